@@ -33,11 +33,12 @@ CostTable::CostTable(const Graph& graph, const OperatorGraph& operators, const C
 
 // Replicated nodes read no others than replicated ones.
 void CostTable::CollectValues() {
+  const MessageTypes types(*graph_, costs_->precision());
   const auto kept = KeptOutputs(*graph_, costs_->precision());
   std::vector<std::vector<int32_t>> index(graph_->size());  // By node and output; -1: none yet.
   const auto add = [&](ValueRef value, OperatorId producer) {
     const auto& cost = graph_->node(value.node).cost;
-    const Bytes bytes = ValueBytesPerSample(*graph_, value, 1);
+    const Bytes bytes = ValueBytesPerSample(types, value, 1);
     const bool fixed = cost ? cost->edge_bytes.empty() : graph_->meta(value).IsBatched();
     // A value that the backward pass needs, or whose storage it needs, is saved anyway.
     const ValueRef storage = StorageOf(*graph_, value);
@@ -46,7 +47,7 @@ void CostTable::CollectValues() {
     values_.push_back({producer.value(),
                        bytes,
                        fixed ? bytes : 0,
-                       saved ? 0 : ValueBytesPerSample(*graph_, storage, 1),
+                       saved ? 0 : ValueBytesPerSample(types, storage, 1),
                        {}});
     return static_cast<int32_t>(values_.size()) - 1;
   };

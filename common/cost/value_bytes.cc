@@ -7,12 +7,11 @@ Bytes CeilDivide(Bytes total, int64_t parts) { return (total + Bytes(parts - 1))
 
 }  // namespace
 
-Bytes ValueBytesPerSample(const Graph& graph, ValueRef value, int64_t samples) {
-  const Node& node = graph.node(value.node);
+Bytes ValueBytesPerSample(const MessageTypes& types, ValueRef value, int64_t samples) {
+  const Node& node = types.graph().node(value.node);
   if (node.cost.has_value()) return CeilDivide(node.cost->activation_bytes, node.cost->samples);
-  const TensorMeta& meta = graph.meta(value);
-  if (meta.IsBatched()) return meta.SizeBytes(1);
-  return CeilDivide(meta.SizeBytes(samples), samples);
+  if (types.graph().meta(value).IsBatched()) return types.SizeBytes(value, 1);
+  return CeilDivide(types.SizeBytes(value, samples), samples);
 }
 
 Bytes ProfiledEdgeBytes(const Graph& graph, NodeId from, NodeId to) {

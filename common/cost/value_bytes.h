@@ -3,13 +3,14 @@
 
 #include "common/base/units.h"
 #include "common/graph/graph.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
-// Bytes of one value per sample when `samples` samples run at once, rounded up. A planning-only
-// node's value is its profiled activation (its largest edge); a value without a batch dimension in
-// front is shared out among the samples.
-Bytes ValueBytesPerSample(const Graph& graph, ValueRef value, int64_t samples);
+// Bytes of one value, in the type in which it is sent, per sample when `samples` samples run at
+// once, rounded up. A planning-only node's value is its profiled activation (its largest edge); a
+// value without a batch dimension in front is shared out among the samples.
+Bytes ValueBytesPerSample(const MessageTypes& types, ValueRef value, int64_t samples);
 
 // Bytes that `to` reads from `from` per profiled micro-batch: the edge's own where the profile
 // tells a producer's edges apart, else the whole activation. REQUIRES: planning-only, joined by an

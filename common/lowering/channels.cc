@@ -68,11 +68,11 @@ std::map<StageEdge, EdgeContents> CollectContents(const Graph& graph, const Stra
   return contents;
 }
 
-void AddSizes(const Graph& graph, int64_t samples, EdgeContents& contents) {
+void AddSizes(const MessageTypes& types, int64_t samples, EdgeContents& contents) {
   for (ValueRef value : contents.values)
-    contents.activation_bytes_per_sample += ValueBytesPerSample(graph, value, samples);
+    contents.activation_bytes_per_sample += ValueBytesPerSample(types, value, samples);
   for (ValueRef value : contents.gradient_values)
-    contents.gradient_bytes_per_sample += ValueBytesPerSample(graph, value, samples);
+    contents.gradient_bytes_per_sample += ValueBytesPerSample(types, value, samples);
 }
 
 // Walks the two tilings together and adds a piece for every overlap, a channel for every pair of
@@ -147,15 +147,16 @@ Slots::Slots(const Strategy& strategy) {
   first_.push_back(size());
 }
 
-absl::StatusOr<Channels> MakeChannels(const Graph& graph, const Strategy& strategy,
+absl::StatusOr<Channels> MakeChannels(const MessageTypes& types, const Strategy& strategy,
                                       const std::vector<ProgramStage>& stages, const Slots& slots,
                                       bool training) {
+  const Graph& graph = types.graph();
   Channels result;
   for (auto& [edge, contents] : CollectContents(graph, strategy, training)) {
     SortUnique(contents.values);
     SortUnique(contents.gradient_values);
     RETURN_IF_ERROR(CheckSplit(graph, contents.values, edge, stages));
-    AddSizes(graph, slots[slots.first(edge.from)].samples.size(), contents);
+    AddSizes(types, slots[slots.first(edge.from)].samples.size(), contents);
     // A control edge of a sequential pipeline orders backward passes too.
     contents.has_gradient = !contents.gradient_values.empty() ||
                             (contents.values.empty() && stages[edge.from.index()].has_backward &&

@@ -15,6 +15,7 @@
 #include "common/graph/graph.h"
 #include "common/program/program.h"
 #include "common/strategy/strategy.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
@@ -72,7 +73,7 @@ struct Channels {
 
 // `stages` in the order of the strategy's. INVALID_ARGUMENT names the tensor that has no batch
 // dimension and would have to be split. O(nodes + edges of the graph + pieces).
-absl::StatusOr<Channels> MakeChannels(const Graph& graph, const Strategy& strategy,
+absl::StatusOr<Channels> MakeChannels(const MessageTypes& types, const Strategy& strategy,
                                       const std::vector<ProgramStage>& stages, const Slots& slots,
                                       bool training);
 

@@ -53,11 +53,12 @@ std::vector<bool> SplitStages(size_t stages, const Slots& slots,
 
 absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, const CostModel& costs,
                               const LowerOptions& options) {
+  const MessageTypes types(graph, costs.precision());
   std::vector<ProgramStage> stages = ProgramStages(graph, strategy, options.training);
   if (strategy.vertical_sync) AssignVersionLags(strategy, stages);
   Slots slots(strategy);
   ASSIGN_OR_RETURN(Channels channels,
-                   MakeChannels(graph, strategy, stages, slots, options.training));
+                   MakeChannels(types, strategy, stages, slots, options.training));
   if (options.training && options.gradient_norm && strategy.asynchronous) {
     return absl::InvalidArgumentError(
         "gradients of an asynchronous strategy are never all there, so their norm cannot be "
@@ -78,7 +79,7 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
                                  strategy.optimizer_sharding != OptimizerSharding::kNone});
   }
   if (options.training && options.gradient_norm) reductions.push_back({MakeNormReduction(stages)});
-  StageBytes bytes(graph, costs, program.stages, channels.channels, split);
+  StageBytes bytes(types, costs, program.stages, channels.channels, split);
   LoweringContext context{graph,
                           strategy,
                           options,
@@ -107,7 +108,7 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
   for (PlannedReduction& planned : context.reductions)
     program.reductions.push_back(std::move(planned.reduction));
   for (DeviceProgram& device : program.devices)
-    device.resident += BufferBytes(graph, program, device);
+    device.resident += BufferBytes(types, program, device);
   return program;
 }
 

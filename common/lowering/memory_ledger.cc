@@ -141,7 +141,7 @@ Bytes MemoryLedger::SummedBytes(int32_t slot) const {
   for (auto value = values.begin(); value != values.end();) {
     const auto next = std::upper_bound(value, values.end(), *value);
     if (next - value > 1)
-      bytes += context_.graph.meta(*value).SizeBytes(context_.slots[slot].samples.size());
+      bytes += context_.bytes.types().SizeBytes(*value, context_.slots[slot].samples.size());
     value = next;
   }
   return bytes;

@@ -64,12 +64,13 @@ class Passes {
 
 }  // namespace
 
-Bytes MessageBytes(const Graph& graph, const std::vector<ValueRef>& values, int64_t samples) {
+Bytes MessageBytes(const MessageTypes& types, const std::vector<ValueRef>& values,
+                   int64_t samples) {
   Bytes bytes = 0;
   if (samples <= 0) return bytes;  // An empty share: an empty message.
   for (ValueRef value : values) {
     bytes = (bytes + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
-    bytes += graph.meta(value).SizeBytes(samples);
+    bytes += types.SizeBytes(value, samples);
   }
   return bytes;
 }
@@ -78,7 +79,7 @@ bool IsPacked(const Graph& graph, const std::vector<ValueRef>& values) {
   return values.size() != 1 || StorageOf(graph, values[0]) != values[0];
 }
 
-std::map<Bytes, int32_t> MessageBuffers(const Graph& graph, const Program& program,
+std::map<Bytes, int32_t> MessageBuffers(const MessageTypes& types, const Program& program,
                                         const DeviceProgram& device) {
   const std::vector<Action> actions = Written(program, device);
   const Passes passes(actions);
@@ -92,10 +93,10 @@ std::map<Bytes, int32_t> MessageBuffers(const Graph& graph, const Program& progr
       const bool forward = action.kind == ActionKind::kSendActivation ||
                            action.kind == ActionKind::kReceiveActivation;
       const std::vector<ValueRef>& values = forward ? channel.values : channel.gradient_values;
-      const Bytes bytes = MessageBytes(graph, values, action.samples.size());
+      const Bytes bytes = MessageBytes(types, values, action.samples.size());
       if (bytes == 0) continue;
       if (IsSend(action.kind)) {
-        if (IsPacked(graph, values)) sends.insert({LaneOf(action), bytes});
+        if (IsPacked(types.graph(), values)) sends.insert({LaneOf(action), bytes});
         continue;
       }
       ends[passes.LastUse(action, i)].push_back(bytes);
@@ -107,10 +108,10 @@ std::map<Bytes, int32_t> MessageBuffers(const Graph& graph, const Program& progr
   return most;
 }
 
-Bytes BufferBytes(const Graph& graph, const Program& program, const DeviceProgram& device) {
+Bytes BufferBytes(const MessageTypes& types, const Program& program, const DeviceProgram& device) {
   Bytes bytes = 0;
-  if (!graph.executable()) return bytes;
-  for (const auto& [size, count] : MessageBuffers(graph, program, device)) bytes += size * count;
+  if (!types.graph().executable()) return bytes;
+  for (const auto& [size, count] : MessageBuffers(types, program, device)) bytes += size * count;
   return bytes;
 }
 

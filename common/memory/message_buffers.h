@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
@@ -18,7 +19,7 @@ namespace stagewright {
 inline constexpr Bytes kMessageAlignment = 16;
 
 // The size of a message with `values`, in this order, for `samples` samples; 0 for none.
-Bytes MessageBytes(const Graph& graph, const std::vector<ValueRef>& values, int64_t samples);
+Bytes MessageBytes(const MessageTypes& types, const std::vector<ValueRef>& values, int64_t samples);
 
 // Whether a sender copies the values into one buffer. A value that is a tensor of its own is sent
 // from where it is.
@@ -28,10 +29,10 @@ bool IsPacked(const Graph& graph, const std::vector<ValueRef>& values);
 // posted to the end of the last pass over their samples, or of the next pass if that joins them
 // with others, and one of each lane of sends that are packed. Messages of no bytes are left out.
 // O(n log n) in actions.
-std::map<Bytes, int32_t> MessageBuffers(const Graph& graph, const Program& program,
+std::map<Bytes, int32_t> MessageBuffers(const MessageTypes& types, const Program& program,
                                         const DeviceProgram& device);
 
 // All of them together; 0 for a planning-only graph, which nobody runs.
-Bytes BufferBytes(const Graph& graph, const Program& program, const DeviceProgram& device);
+Bytes BufferBytes(const MessageTypes& types, const Program& program, const DeviceProgram& device);
 
 }  // namespace stagewright

@@ -9,14 +9,14 @@
 
 namespace stagewright {
 
-StageBytes::StageBytes(const Graph& graph, const CostModel& costs,
+StageBytes::StageBytes(const MessageTypes& types, const CostModel& costs,
                        const std::vector<ProgramStage>& stages,
                        const std::vector<Channel>& channels, std::vector<bool> split)
-    : graph_(graph),
+    : types_(types),
       costs_(costs),
       stages_(stages),
       split_(std::move(split)),
-      order_(graph),
+      order_(types.graph()),
       given_(stages.size()),
       tapes_(stages.size()) {
   for (const Channel& channel : channels) {
@@ -34,15 +34,14 @@ const StageTape& StageBytes::TapeOf(StageId stage) {
   std::optional<StageTape>& tape = tapes_[stage.index()];
   if (tape.has_value()) return *tape;
   const ProgramStage& contents = stages_[stage.index()];
-  tape = MakeStageTape(graph_, order_.Of(contents), given_[stage.index()], contents.has_backward,
-                       costs_.precision());
+  tape = MakeStageTape(types_, order_.Of(contents), given_[stage.index()], contents.has_backward);
   return *tape;
 }
 
 const StageMemory& StageBytes::Of(StageId stage, int64_t samples) {
   const auto [entry, is_new] = known_.try_emplace({stage, samples});
   if (is_new) {
-    entry->second = FollowStage(graph_, costs_, TapeOf(stage), samples,
+    entry->second = FollowStage(graph(), costs_, TapeOf(stage), samples,
                                 stages_[stage.index()].has_backward, split_[stage.index()]);
   }
   return entry->second;

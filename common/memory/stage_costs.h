@@ -14,14 +14,17 @@
 #include "common/memory/stage_memory.h"
 #include "common/memory/stage_tape.h"
 #include "common/program/program.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
 class StageBytes {
  public:
   // `split`, by stage: its backward passes come in halves.
-  StageBytes(const Graph& graph, const CostModel& costs, const std::vector<ProgramStage>& stages,
-             const std::vector<Channel>& channels, std::vector<bool> split);
+  // All references outlive it.
+  StageBytes(const MessageTypes& types, const CostModel& costs,
+             const std::vector<ProgramStage>& stages, const std::vector<Channel>& channels,
+             std::vector<bool> split);
   // Memory of one replica that runs `samples` samples at once. O(nodes of the stage and what they
   // read) at the first call for a number of samples; the reference lasts as long as the object.
   const StageMemory& Of(StageId stage, int64_t samples);
@@ -29,12 +32,15 @@ class StageBytes {
   // Planning-only nodes are in the stage: gradients of what it receives are not in its figures.
   bool Profiled(StageId stage) { return TapeOf(stage).profiled; }
   bool split(StageId stage) const { return split_[stage.index()]; }
-  Precision precision() const { return costs_.precision(); }
+  const MessageTypes& types() const { return types_; }
+  Precision precision() const { return types_.precision(); }
 
  private:
   const StageTape& TapeOf(StageId stage);
 
-  const Graph& graph_;
+  const Graph& graph() const { return types_.graph(); }
+
+  const MessageTypes& types_;
   const CostModel& costs_;
   const std::vector<ProgramStage>& stages_;
   std::vector<bool> split_;

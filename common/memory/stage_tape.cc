@@ -15,7 +15,8 @@ namespace {
 
 class TapeMaker {
  public:
-  TapeMaker(const Graph& graph, bool has_backward) : graph_(graph), has_backward_(has_backward) {}
+  TapeMaker(const MessageTypes& types, bool has_backward)
+      : types_(types), graph_(types.graph()), has_backward_(has_backward) {}
 
   StageTape Make(const std::vector<NodeId>& nodes, const GivenValues& given) {
     for (NodeId node : nodes) AddStep(node);
@@ -24,8 +25,8 @@ class TapeMaker {
     const bool starts = has_backward_;
     for (ValueRef value : given.sent) Give(value, {.sent = true, .root = starts});
     for (ValueRef value : given.local) Give(value, {.sent = true, .root = starts, .local = true});
-    if (graph_.loss()) Give(*graph_.loss(), {.root = starts, .local = true});
-    if (graph_.prediction()) Give(*graph_.prediction(), {});
+    if (graph_.loss()) Give(*graph_.loss(), {.root = starts, .local = true, .reported = true});
+    if (graph_.prediction()) Give(*graph_.prediction(), {.reported = true});
     return std::move(tape_);
   }
 
@@ -36,7 +37,7 @@ class TapeMaker {
     if (is_new) {
       TapeValue& value = tape_.values.emplace_back();
       value.meta = &graph_.meta(ref);
-      value.dtype = value.meta->dtype;
+      value.dtype = types_[ref];
       value.flows =
           has_backward_ && graph_.needs_backward(ref.node) && IsFloating(value.meta->dtype);
     }
@@ -141,7 +142,7 @@ class TapeMaker {
   }
 
   struct Ways {
-    bool sent = false, root = false, local = false;
+    bool sent = false, root = false, local = false, reported = false;
   };
   void Give(ValueRef ref, const Ways& ways) {
     const auto found = value_of_.find({ref.node.value(), ref.output});
@@ -150,10 +151,12 @@ class TapeMaker {
     value.given = true;
     value.sent = value.sent || ways.sent;
     value.root = value.root || ways.root;
+    value.reported = value.reported || ways.reported;
     value.local = value.local || ways.local;
     value.crosses = value.crosses || ways.root;
   }
 
+  const MessageTypes& types_;
   const Graph& graph_;
   const bool has_backward_;
   StageTape tape_;
@@ -164,10 +167,11 @@ class TapeMaker {
 
 }  // namespace
 
-StageTape MakeStageTape(const Graph& graph, const std::vector<NodeId>& nodes,
-                        const GivenValues& given, bool has_backward, Precision precision) {
-  StageTape tape = TapeMaker(graph, has_backward).Make(nodes, given);
-  if (IsMixed(precision) && !tape.profiled) AddCasts(graph, precision, tape);
+StageTape MakeStageTape(const MessageTypes& types, const std::vector<NodeId>& nodes,
+                        const GivenValues& given, bool has_backward) {
+  StageTape tape = TapeMaker(types, has_backward).Make(nodes, given);
+  if (IsMixed(types.precision()) && !tape.profiled)
+    AddCasts(types.graph(), types.precision(), tape);
   return tape;
 }
 

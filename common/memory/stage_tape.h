@@ -8,7 +8,7 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/memory/segments.h"
-#include "common/training/precision.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
@@ -16,13 +16,14 @@ struct TapeValue {
   const TensorMeta* meta = nullptr;
   DType dtype = DType::kFloat32;  // In which it is computed: the graph's, or what autocast takes.
   int32_t storage = -1;           // -1: a view of a parameter.
-  int32_t segment = -1;  // Segment of the node that makes it; -1: received from another stage.
-  bool flows = false;    // Has a gradient.
-  bool given = false;    // Goes to other stages, or is the loss or the prediction.
-  bool sent = false;     // Goes to other stages.
-  bool root = false;     // A backward pass starts from its gradient.
-  bool local = false;    // A root whose gradient no message brings.
-  bool crosses = false;  // Is read in another segment, or a root.
+  int32_t segment = -1;   // Segment of the node that makes it; -1: received from another stage.
+  bool flows = false;     // Has a gradient.
+  bool given = false;     // Goes to other stages, or is reported.
+  bool reported = false;  // The loss or the prediction.
+  bool sent = false;      // Goes to other stages.
+  bool root = false;      // A backward pass starts from its gradient.
+  bool local = false;     // A root whose gradient no message brings.
+  bool crosses = false;   // Is read in another segment, or a root.
 
   bool received() const { return segment < 0; }
 };
@@ -77,10 +78,9 @@ struct GivenValues {
 };
 
 // The tape of `nodes`, topologically sorted, in a precision: where that is mixed, what is cast
-// (common/training/autocast.h) is cast by a step of its own before or after the node. What a stage
-// receives and gives has the types of the graph. The graph must outlive the tape. O(nodes + reads).
-StageTape MakeStageTape(const Graph& graph, const std::vector<NodeId>& nodes,
-                        const GivenValues& given, bool has_backward,
-                        Precision precision = Precision::kGraph);
+// (common/training/autocast.h) is cast by a step of its own, and what a stage receives and gives
+// has the types of messages. The graph must outlive the tape. O(nodes + reads).
+StageTape MakeStageTape(const MessageTypes& types, const std::vector<NodeId>& nodes,
+                        const GivenValues& given, bool has_backward);
 
 }  // namespace stagewright

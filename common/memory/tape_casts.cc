@@ -1,6 +1,7 @@
 #include "common/memory/tape_casts.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -26,11 +27,13 @@ class TapeCaster {
         Add(std::move(step));
       }
     }
+    const size_t values = tape_.values.size();
+    for (size_t v = 0; v < values; ++v) Report(static_cast<int32_t>(v));
     tape_.steps = std::move(steps_);
   }
 
  private:
-  // A node, after the casts of its operands and before those of its results.
+  // A node, after the casts of its operands.
   void Add(TapeStep step) {
     const NodeId id = step.node;
     std::vector<DType> values, inputs;
@@ -48,12 +51,8 @@ class TapeCaster {
           step.cast_gradients += CastBytes(graph_.parameter(p), precision_);
       }
     }
-    std::vector<TapeStep> back;
-    for (size_t i = 0; i < step.makes.size(); ++i) {
-      if (auto cast = TypeResult(types.results[i], i, step)) back.push_back(*std::move(cast));
-    }
+    for (size_t i = 0; i < step.makes.size(); ++i) TypeResult(types.results[i], i, step);
     steps_.push_back(std::move(step));
-    for (TapeStep& cast : back) steps_.push_back(std::move(cast));
   }
 
   void TakeOperands(const AutocastTypes& types, TapeStep& step) {
@@ -116,34 +115,36 @@ class TapeCaster {
     return index;
   }
 
-  // The i-th result in the type that it has; where the stage gives it in another, the cast.
-  std::optional<TapeStep> TypeResult(DType dtype, size_t i, TapeStep& step) {
-    const int32_t index = step.makes[i];
-    if (step.view) {
-      const bool of_value = !step.reads.empty();
-      if (of_value) tape_.values[index].storage = tape_.values[step.reads.front()].storage;
-    } else {
-      tape_.storages[tape_.values[index].storage].dtype = dtype;
-    }
-    if (!tape_.values[index].given || dtype == tape_.values[index].dtype) {
-      tape_.values[index].dtype = dtype;
-      return std::nullopt;
-    }
-    TapeValue made = tape_.values[index];
+  void TypeResult(DType dtype, size_t i, const TapeStep& step) {
+    TapeValue& made = tape_.values[step.makes[i]];
     made.dtype = dtype;
-    made.given = made.sent = made.root = made.local = made.crosses = false;
-    const auto raw = static_cast<int32_t>(tape_.values.size());
-    tape_.values.push_back(made);
-    first_storage_.push_back(made.storage);
-    TapeValue& given = tape_.values[index];
-    given.storage = AddStorage(given.meta, given.dtype);
-    TapeStep cast = CastStep(step, given.flows);
-    cast.reads = {raw};
-    cast.makes = {index};
-    cast.last_uses = {raw};
-    step.makes[i] = raw;
-    if (std::erase(step.last_uses, index) > 0) cast.last_uses.push_back(index);
-    return cast;
+    if (!step.view) {
+      tape_.storages[made.storage].dtype = dtype;
+    } else if (!step.reads.empty()) {
+      made.storage = tape_.values[step.reads.front()].storage;
+    }
+    if (made.reported) maker_[step.makes[i]] = step.node;
+  }
+
+  // What the loss or the prediction is reported in: the graph's type, without a gradient.
+  void Report(int32_t value) {
+    const auto maker = maker_.find(value);
+    const TensorMeta* const meta = tape_.values[value].meta;
+    if (maker == maker_.end() || tape_.values[value].dtype == meta->dtype) return;
+    TapeValue copy;
+    copy.meta = meta;
+    copy.dtype = meta->dtype;
+    copy.storage = AddStorage(meta, meta->dtype);
+    copy.segment = tape_.values[value].segment;
+    copy.given = true;
+    TapeStep cast;
+    cast.node = maker->second;
+    cast.cast = true;
+    cast.segment = copy.segment;
+    cast.reads = {value};
+    cast.makes = {static_cast<int32_t>(tape_.values.size())};
+    tape_.values.push_back(copy);
+    steps_.push_back(std::move(cast));
   }
 
   static TapeStep CastStep(const TapeStep& of, bool flows) {
@@ -165,6 +166,7 @@ class TapeCaster {
   StageTape& tape_;
   std::vector<TapeStep> steps_;
   std::vector<int32_t> first_storage_;  // By value: before anything was cast.
+  std::map<int32_t, NodeId> maker_;     // By value: of what is reported.
 };
 
 }  // namespace

@@ -8,11 +8,11 @@
 
 namespace stagewright {
 
-// Gives the values of a tape made in the graph's types those that they have under autocast, as a
-// worker's stage computes them: an operand of another type than its node takes is cast by a step
-// before it, in a copy that the node saves in its place; what the stage gives is cast back right
-// after the node, and read so by later nodes. Parameters are cast once for all passes
-// (CastBytesOf in stage_costs.h). O(nodes + reads). REQUIRES: IsMixed(precision).
+// Gives the values of a tape those types that they have under autocast, as a worker's stage
+// computes them: an operand of another type than its node takes is cast by a step before it, in a
+// copy that the node saves in its place; the loss and the prediction are cast back for the report,
+// when all nodes have run. Parameters are cast once for all passes (CastBytesOf in stage_costs.h).
+// O(nodes + reads). REQUIRES: IsMixed(precision).
 void AddCasts(const Graph& graph, Precision precision, StageTape& tape);
 
 }  // namespace stagewright

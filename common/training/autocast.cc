@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <variant>
 
 #include "common/base/check.h"
 #include "common/graph/aten.h"
@@ -10,7 +12,7 @@ namespace stagewright {
 namespace {
 
 // Sorted, as are the others. On LibTorch's lists of both CPUs and GPUs.
-constexpr std::array<std::string_view, 16> kSmaller = {"addbmm",
+constexpr std::array<std::string_view, 17> kSmaller = {"addbmm",
                                                        "addmm",
                                                        "baddbmm",
                                                        "bmm",
@@ -20,6 +22,7 @@ constexpr std::array<std::string_view, 16> kSmaller = {"addbmm",
                                                        "conv_transpose1d",
                                                        "conv_transpose2d",
                                                        "conv_transpose3d",
+                                                       "linalg_matmul",
                                                        "linalg_vecdot",
                                                        "linear",
                                                        "matmul",
@@ -27,73 +30,242 @@ constexpr std::array<std::string_view, 16> kSmaller = {"addbmm",
                                                        "prelu",
                                                        "scaled_dot_product_attention"};
 
-constexpr std::array<std::string_view, 46> kFloat32 = {"binary_cross_entropy_with_logits",
+constexpr std::array<std::string_view, 12> kSmallerOnGpu = {"_scaled_dot_product_flash_attention",
+                                                            "addmv",
+                                                            "addr",
+                                                            "chain_matmul",
+                                                            "convolution",
+                                                            "einsum",
+                                                            "gru_cell",
+                                                            "linalg_multi_dot",
+                                                            "lstm_cell",
+                                                            "mv",
+                                                            "rnn_relu_cell",
+                                                            "rnn_tanh_cell"};
+
+constexpr std::array<std::string_view, 22> kFloat32 = {"binary_cross_entropy",
+                                                       "binary_cross_entropy_with_logits",
                                                        "cdist",
-                                                       "cosh",
                                                        "cosine_embedding_loss",
-                                                       "cosine_similarity",
                                                        "cross_entropy_loss",
-                                                       "cumprod",
-                                                       "cumsum",
-                                                       "dist",
-                                                       "exp",
-                                                       "expm1",
-                                                       "group_norm",
+                                                       "grid_sampler",
                                                        "hinge_embedding_loss",
                                                        "huber_loss",
                                                        "kl_div",
                                                        "l1_loss",
-                                                       "layer_norm",
-                                                       "linalg_vector_norm",
-                                                       "log",
-                                                       "log10",
-                                                       "log1p",
-                                                       "log2",
-                                                       "log_softmax",
-                                                       "logsumexp",
                                                        "margin_ranking_loss",
                                                        "mse_loss",
                                                        "multi_margin_loss",
-                                                       "native_layer_norm",
+                                                       "multilabel_margin_loss",
                                                        "nll_loss",
                                                        "nll_loss2d",
-                                                       "norm",
+                                                       "nll_loss_nd",
                                                        "poisson_nll_loss",
-                                                       "pow",
                                                        "prod",
-                                                       "reciprocal",
-                                                       "renorm",
-                                                       "rms_norm",
-                                                       "rsqrt",
-                                                       "sinh",
                                                        "smooth_l1_loss",
                                                        "soft_margin_loss",
-                                                       "softmax",
-                                                       "softplus",
-                                                       "sum",
-                                                       "tan",
                                                        "triplet_margin_loss"};
 
-// Normalisations by statistics of the batch take weights of a larger type than their input's.
-constexpr std::array<std::string_view, 4> kIgnoresWeights = {
-    "_native_batch_norm_legit", "batch_norm", "instance_norm", "native_batch_norm"};
+constexpr std::array<std::string_view, 35> kFloat32OnGpu = {"acos",
+                                                            "asin",
+                                                            "cosh",
+                                                            "cosine_similarity",
+                                                            "cumprod",
+                                                            "cumsum",
+                                                            "dist",
+                                                            "erfinv",
+                                                            "exp",
+                                                            "expm1",
+                                                            "frobenius_norm",
+                                                            "group_norm",
+                                                            "layer_norm",
+                                                            "linalg_matrix_norm",
+                                                            "linalg_vector_norm",
+                                                            "log",
+                                                            "log10",
+                                                            "log1p",
+                                                            "log2",
+                                                            "log_softmax",
+                                                            "logsumexp",
+                                                            "native_layer_norm",
+                                                            "norm",
+                                                            "nuclear_norm",
+                                                            "pdist",
+                                                            "pow",
+                                                            "reciprocal",
+                                                            "renorm",
+                                                            "rms_norm",
+                                                            "rsqrt",
+                                                            "sinh",
+                                                            "softmax",
+                                                            "softplus",
+                                                            "sum",
+                                                            "tan"};
+
+constexpr std::array<std::string_view, 67> kFloat32OnCpu = {"adaptive_avg_pool3d",
+                                                            "adaptive_max_pool3d",
+                                                            "avg_pool3d",
+                                                            "cholesky",
+                                                            "cholesky_inverse",
+                                                            "cholesky_solve",
+                                                            "ctc_loss",
+                                                            "fft_fft",
+                                                            "fft_fft2",
+                                                            "fft_fftn",
+                                                            "fft_hfft",
+                                                            "fft_ifft",
+                                                            "fft_ifft2",
+                                                            "fft_ifftn",
+                                                            "fft_ihfft",
+                                                            "fft_irfft",
+                                                            "fft_irfft2",
+                                                            "fft_irfftn",
+                                                            "fft_rfft",
+                                                            "fft_rfft2",
+                                                            "fft_rfftn",
+                                                            "fractional_max_pool2d",
+                                                            "fractional_max_pool3d",
+                                                            "geqrf",
+                                                            "grid_sampler_2d",
+                                                            "grid_sampler_3d",
+                                                            "inverse",
+                                                            "linalg_cholesky",
+                                                            "linalg_cholesky_ex",
+                                                            "linalg_cond",
+                                                            "linalg_eig",
+                                                            "linalg_eigh",
+                                                            "linalg_eigvals",
+                                                            "linalg_eigvalsh",
+                                                            "linalg_householder_product",
+                                                            "linalg_inv",
+                                                            "linalg_inv_ex",
+                                                            "linalg_lstsq",
+                                                            "linalg_matrix_rank",
+                                                            "linalg_qr",
+                                                            "linalg_solve",
+                                                            "linalg_svd",
+                                                            "linalg_svdvals",
+                                                            "linalg_tensorinv",
+                                                            "linalg_tensorsolve",
+                                                            "lu_solve",
+                                                            "max_pool3d",
+                                                            "max_unpool2d",
+                                                            "max_unpool3d",
+                                                            "multilabel_margin_loss_forward",
+                                                            "nanquantile",
+                                                            "orgqr",
+                                                            "ormqr",
+                                                            "pinverse",
+                                                            "polar",
+                                                            "qr",
+                                                            "quantile",
+                                                            "reflection_pad1d",
+                                                            "reflection_pad2d",
+                                                            "replication_pad1d",
+                                                            "replication_pad2d",
+                                                            "replication_pad3d",
+                                                            "stft",
+                                                            "svd",
+                                                            "trace",
+                                                            "triangular_solve",
+                                                            "view_as_complex"};
+
+// Made of operators that a list may have; on the GPU's list some are themselves.
+constexpr std::array<std::string_view, 45> kVaries = {"_convolution",
+                                                      "_scaled_dot_product_attention_math",
+                                                      "_weight_norm",
+                                                      "bilinear",
+                                                      "chain_matmul",
+                                                      "corrcoef",
+                                                      "cov",
+                                                      "cumulative_trapezoid",
+                                                      "einsum",
+                                                      "fft_hfft2",
+                                                      "fft_hfftn",
+                                                      "fft_ihfft2",
+                                                      "fft_ihfftn",
+                                                      "gru",
+                                                      "gru_cell",
+                                                      "inner",
+                                                      "instance_norm",
+                                                      "istft",
+                                                      "kron",
+                                                      "linalg_matrix_power",
+                                                      "linalg_multi_dot",
+                                                      "linalg_norm",
+                                                      "linalg_pinv",
+                                                      "lstm",
+                                                      "lstm_cell",
+                                                      "matrix_exp",
+                                                      "matrix_power",
+                                                      "nanmean",
+                                                      "norm_except_dim",
+                                                      "pad",
+                                                      "pairwise_distance",
+                                                      "rnn_relu",
+                                                      "rnn_relu_cell",
+                                                      "rnn_tanh",
+                                                      "rnn_tanh_cell",
+                                                      "special_expm1",
+                                                      "special_log1p",
+                                                      "special_log_softmax",
+                                                      "special_logsumexp",
+                                                      "special_softmax",
+                                                      "sum_to_size",
+                                                      "tensordot",
+                                                      "trapezoid",
+                                                      "trapz",
+                                                      "vander"};
+
+// Normalisations take weights of a larger type than their input's: by statistics of the batch, and
+// on CPUs others.
+constexpr std::array<std::string_view, 6> kIgnoresWeights = {"_batch_norm_with_update",
+                                                             "_native_batch_norm_legit",
+                                                             "_native_batch_norm_legit_functional",
+                                                             "batch_norm",
+                                                             "instance_norm",
+                                                             "native_batch_norm"};
+constexpr std::array<std::string_view, 4> kIgnoresWeightsOnCpu = {
+    "group_norm", "layer_norm", "native_group_norm", "native_layer_norm"};
 // The type of their result is said by their arguments.
 constexpr std::array<std::string_view, 3> kConversions = {"_to_copy", "to", "type_as"};
 // They put operands of different types together, as copies of the largest.
-constexpr std::array<std::string_view, 3> kJoins = {"cat", "concat", "stack"};
+constexpr std::array<std::string_view, 4> kJoins = {"cat", "concat", "index_copy", "stack"};
 
 static_assert(std::is_sorted(kSmaller.begin(), kSmaller.end()));
+static_assert(std::is_sorted(kSmallerOnGpu.begin(), kSmallerOnGpu.end()));
 static_assert(std::is_sorted(kFloat32.begin(), kFloat32.end()));
+static_assert(std::is_sorted(kFloat32OnGpu.begin(), kFloat32OnGpu.end()));
+static_assert(std::is_sorted(kFloat32OnCpu.begin(), kFloat32OnCpu.end()));
+static_assert(std::is_sorted(kVaries.begin(), kVaries.end()));
 
 template <size_t N>
 bool Contains(const std::array<std::string_view, N>& names, std::string_view name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 
+bool Normalizes(std::string_view name) {
+  return Contains(kIgnoresWeights, name) || Contains(kIgnoresWeightsOnCpu, name);
+}
+
+bool IsUpsampling(std::string_view name) {
+  return name.starts_with("upsample_") || name.starts_with("_upsample_");
+}
+
+// Whether an argument says which type the result has.
+bool AsksForType(const Node& node) {
+  const auto is_type = [](const Argument& argument) {
+    return std::holds_alternative<DType>(argument.value);
+  };
+  return std::any_of(node.args.begin(), node.args.end(), is_type) ||
+         std::any_of(node.kwargs.begin(), node.kwargs.end(),
+                     [&](const NamedArgument& given) { return is_type(given.value); });
+}
+
 // The largest type of floating-point tensors that the node takes as they come; scalars count only
 // where there is nothing else.
 DType WidestOf(const Graph& graph, NodeId id, const std::vector<DType>& values,
-               const std::vector<DType>& inputs, DType smaller, DType otherwise) {
+               const std::vector<DType>& inputs, DType smaller, AutocastList list) {
   bool any = false, all_smaller = true, any_scalar = false, scalars_smaller = true;
   const auto add = [&](DType dtype, bool scalar) {
     if (!IsFloating(dtype)) return;
@@ -104,13 +276,15 @@ DType WidestOf(const Graph& graph, NodeId id, const std::vector<DType>& values,
   for (size_t i = 0; i < refs.size(); ++i) add(values[i], graph.meta(refs[i]).shape.empty());
   const auto read = graph.Inputs(id);
   for (size_t i = 0; i < read.size(); ++i) add(inputs[i], graph.input(read[i]).meta.shape.empty());
-  if (Contains(kIgnoresWeights, AtenName(graph.node(id).target))) {
-    return any && all_smaller ? smaller : otherwise;
+  const std::string_view name = AtenName(graph.node(id).target);
+  const bool ignores =
+      list == AutocastList::kCpu ? Normalizes(name) : Contains(kIgnoresWeights, name);
+  for (ParameterId p : graph.Parameters(id)) {
+    if (!ignores) add(graph.parameter(p).dtype, graph.parameter(p).shape.empty());
   }
-  for (ParameterId p : graph.Parameters(id))
-    add(graph.parameter(p).dtype, graph.parameter(p).shape.empty());
-  if (any ? all_smaller : any_scalar && scalars_smaller) return smaller;
-  return otherwise;
+  if (ignores) any_scalar = false;
+  const bool is_smaller = any ? all_smaller : any_scalar && scalars_smaller;
+  return is_smaller ? smaller : DType::kFloat32;
 }
 
 }  // namespace
@@ -131,38 +305,56 @@ bool CastsWeights(const Graph& graph, NodeId node, Precision precision) {
   return IsMixed(precision) && TakesSmallerType(graph.node(node).target);
 }
 
+AutocastRule RuleOf(std::string_view target, AutocastList list) {
+  const std::string_view name = AtenName(target);
+  const bool cpu = list == AutocastList::kCpu;
+  if (Contains(kSmaller, name)) return AutocastRule::kSmaller;
+  if (!cpu && Contains(kSmallerOnGpu, name)) return AutocastRule::kSmaller;
+  if (Contains(kFloat32, name)) return AutocastRule::kFloat32;
+  if (cpu ? Contains(kFloat32OnCpu, name) : Contains(kFloat32OnGpu, name) || IsUpsampling(name))
+    return AutocastRule::kFloat32;
+  const bool varies = Contains(kVaries, name) || Contains(kConversions, name);
+  return varies ? AutocastRule::kVaries : AutocastRule::kAsTheyCome;
+}
+
 AutocastTypes TypesOf(const Graph& graph, NodeId id, Precision precision,
-                      const std::vector<DType>& values, const std::vector<DType>& inputs) {
+                      const std::vector<DType>& values, const std::vector<DType>& inputs,
+                      AutocastList list) {
   const Node& node = graph.node(id);
   const std::string_view name = AtenName(node.target);
   const DType smaller = SmallerType(precision);
-  const bool takes_smaller = Contains(kSmaller, name);
-  const bool takes_float32 = Contains(kFloat32, name) || name.starts_with("upsample_");
+  const AutocastRule rule = RuleOf(node.target, list);
   AutocastTypes types;
   types.operands = values;
   types.operands.insert(types.operands.end(), inputs.begin(), inputs.end());
   DType result = DType::kFloat32;
-  if (takes_smaller) {
+  if (rule == AutocastRule::kSmaller) {
     result = smaller;
-  } else if (!takes_float32 && !Contains(kConversions, name)) {
-    result = WidestOf(graph, id, values, inputs, smaller, DType::kFloat32);
+  } else if (rule == AutocastRule::kAsTheyCome) {
+    result = WidestOf(graph, id, values, inputs, smaller, list);
   }
   for (DType& operand : types.operands) {
-    const bool up = takes_float32 || (Contains(kJoins, name) && result == DType::kFloat32);
-    if (takes_smaller && operand == DType::kFloat32) operand = smaller;
+    const bool up =
+        rule == AutocastRule::kFloat32 || (Contains(kJoins, name) && result == DType::kFloat32);
+    if (rule == AutocastRule::kSmaller && operand == DType::kFloat32) operand = smaller;
     if (up && operand == smaller) operand = DType::kFloat32;
   }
   types.widens = result == DType::kFloat32 && !Contains(kConversions, name);
+  if (AsksForType(node)) result = DType::kFloat32;
   // What is not float32 in the graph is what the model asks for.
-  for (const TensorMeta& meta : node.outputs)
-    types.results.push_back(meta.dtype == DType::kFloat32 ? result : meta.dtype);
+  for (const TensorMeta& meta : node.outputs) {
+    const bool statistic = !types.results.empty() && Normalizes(name);
+    types.results.push_back(meta.dtype == DType::kFloat32 && !statistic ? result : meta.dtype);
+  }
   return types;
 }
 
-GraphTypes TypesOfGraph(const Graph& graph, Precision precision) {
+GraphTypes TypesOfGraph(const Graph& graph, Precision precision, AutocastList list) {
   GraphTypes types;
   types.nodes.resize(graph.size());
   types.values.resize(graph.size());
+  std::set<ValueRef> states;
+  for (const StateUpdate& update : graph.state_updates()) states.insert(update.value);
   for (const int32_t v : graph.dag().order()) {
     const NodeId id(v);
     if (graph.node(id).cost.has_value()) continue;
@@ -173,9 +365,28 @@ GraphTypes TypesOfGraph(const Graph& graph, Precision precision) {
     }
     std::vector<DType> inputs;
     for (InputId input : graph.Inputs(id)) inputs.push_back(graph.input(input).meta.dtype);
-    types.nodes[v] = TypesOf(graph, id, precision, types.values[v], inputs);
+    types.nodes[v] = TypesOf(graph, id, precision, types.values[v], inputs, list);
+    for (auto state = states.lower_bound({id, 0}); state != states.end() && state->node == id;
+         ++state)
+      types.nodes[v].results[state->output] = graph.meta(*state).dtype;
   }
   return types;
+}
+
+MessageTypes::MessageTypes(const Graph& graph, Precision precision)
+    : graph_(&graph), precision_(precision) {
+  if (!IsMixed(precision)) return;
+  const GraphTypes on_gpu = TypesOfGraph(graph, precision, AutocastList::kGpu);
+  const GraphTypes on_cpu = TypesOfGraph(graph, precision, AutocastList::kCpu);
+  types_.resize(graph.size());
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    const std::vector<TensorMeta>& outputs = graph.node(NodeId(v)).outputs;
+    const bool known = !graph.node(NodeId(v)).cost.has_value();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const bool agree = known && on_gpu.nodes[v].results[i] == on_cpu.nodes[v].results[i];
+      types_[v].push_back(agree ? on_gpu.nodes[v].results[i] : outputs[i].dtype);
+    }
+  }
 }
 
 }  // namespace stagewright

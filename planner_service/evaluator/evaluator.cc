@@ -15,15 +15,16 @@
 namespace stagewright {
 namespace {
 
-absl::Status CheckMemory(const Graph& graph, const Cluster& cluster, Optimizer optimizer,
-                         Evaluation& evaluation) {
+absl::Status CheckMemory(const Graph& graph, Precision precision, const Cluster& cluster,
+                         Optimizer optimizer, Evaluation& evaluation) {
   evaluation.devices = evaluation.simulation.devices;
   for (size_t row = 0; row < evaluation.devices.size(); ++row) {
     const DeviceProgram& device = evaluation.program.devices[row];
     Bytes& peak = evaluation.devices[row].peak_memory;
     peak = std::max(peak, PeakMemory(device));
     if (peak > cluster.device(device.device).memory) {
-      return OverMemory(graph, cluster, evaluation.program, device, optimizer, peak);
+      return OverMemory(MessageTypes(graph, precision), cluster, evaluation.program, device,
+                        optimizer, peak);
     }
   }
   return absl::OkStatus();
@@ -141,7 +142,7 @@ absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
   simulate.timeline = options.timeline;
   simulate.stop = options.stop;
   ASSIGN_OR_RETURN(evaluation.simulation, Simulate(evaluation.program, *durations, simulate));
-  RETURN_IF_ERROR(CheckMemory(graph, cluster, options.optimizer, evaluation));
+  RETURN_IF_ERROR(CheckMemory(graph, costs.precision(), cluster, options.optimizer, evaluation));
 
   evaluation.iteration_time = evaluation.simulation.step_time;
   if (evaluation.iteration_time > 0) {

@@ -51,8 +51,9 @@ std::string OptimizerAdvice(Optimizer optimizer, Bytes state, bool may_share) {
 
 }  // namespace
 
-MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProgram& device,
+MemoryParts PartsOf(const MessageTypes& types, const Program& program, const DeviceProgram& device,
                     Optimizer optimizer, Bytes peak) {
+  const Graph& graph = types.graph();
   std::vector<StageId> stages;
   for (size_t s = 0; s < program.stages.size(); ++s) {
     if (RunsOn(program.stages[s], device.device))
@@ -70,15 +71,15 @@ MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProg
     parts.optimizer -=
         StateOfOthers(graph, program.stages[stage.index()], reduction, device.device, optimizer);
   }
-  parts.parameters = device.resident - parts.optimizer - BufferBytes(graph, program, device);
+  parts.parameters = device.resident - parts.optimizer - BufferBytes(types, program, device);
   parts.parameters += std::min(gradients, peak - device.resident);
   parts.activations = peak - parts.parameters - parts.optimizer;
   return parts;
 }
 
-absl::Status OverMemory(const Graph& graph, const Cluster& cluster, const Program& program,
+absl::Status OverMemory(const MessageTypes& types, const Cluster& cluster, const Program& program,
                         const DeviceProgram& device, Optimizer optimizer, Bytes peak) {
-  const MemoryParts parts = PartsOf(graph, program, device, optimizer, peak);
+  const MemoryParts parts = PartsOf(types, program, device, optimizer, peak);
   const Bytes budget = cluster.device(device.device).memory;
   const Bytes largest = std::max({parts.parameters, parts.optimizer, parts.activations});
   std::string dominates;

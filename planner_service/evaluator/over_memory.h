@@ -5,9 +5,9 @@
 #include "common/base/units.h"
 #include "common/cost/cost_model.h"
 #include "common/cost/parameters.h"
-#include "common/graph/graph.h"
 #include "common/program/program.h"
 #include "common/topology/cluster.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
@@ -19,11 +19,11 @@ struct MemoryParts {
 };
 
 // `peak` is the device's peak memory, resident bytes included.
-MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProgram& device,
+MemoryParts PartsOf(const MessageTypes& types, const Program& program, const DeviceProgram& device,
                     Optimizer optimizer, Bytes peak);
 
 // RESOURCE_EXHAUSTED: device, need, budget, overshoot, the dominating part and what would help.
-absl::Status OverMemory(const Graph& graph, const Cluster& cluster, const Program& program,
+absl::Status OverMemory(const MessageTypes& types, const Cluster& cluster, const Program& program,
                         const DeviceProgram& device, Optimizer optimizer, Bytes peak);
 
 }  // namespace stagewright

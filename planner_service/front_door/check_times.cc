@@ -54,14 +54,15 @@ absl::Status CheckKindTimes(const Graph& graph, const DeviceKind& kind, const Co
 }
 
 // All that may ever be sent in a step, in bytes.
-double BytesOf(const Graph& graph, int64_t mini_batch) {
+double BytesOf(const MessageTypes& types, int64_t mini_batch) {
+  const Graph& graph = types.graph();
   double bytes = 0;
   for (int32_t v = 0; v < graph.size(); ++v) {
     const Node& node = graph.node(NodeId(v));
     const size_t results = node.cost.has_value() ? 1 : node.outputs.size();
     for (size_t i = 0; i < results; ++i) {
       const ValueRef value{NodeId(v), static_cast<int32_t>(i)};
-      bytes += static_cast<double>(ValueBytesPerSample(graph, value, mini_batch)) *
+      bytes += static_cast<double>(ValueBytesPerSample(types, value, mini_batch)) *
                static_cast<double>(mini_batch);
     }
     if (node.cost.has_value()) bytes += static_cast<double>(node.cost->parameter_bytes);
@@ -77,7 +78,7 @@ absl::Status CheckTimes(const Graph& graph, const Cluster& cluster, const CostMo
                         int64_t mini_batch) {
   for (const DeviceKind& kind : cluster.kinds())
     RETURN_IF_ERROR(CheckKindTimes(graph, kind, costs, mini_batch));
-  const double bytes = BytesOf(graph, mini_batch);
+  const double bytes = BytesOf(MessageTypes(graph, costs.precision()), mini_batch);
   const double messages = static_cast<double>(graph.size()) * static_cast<double>(mini_batch);
   for (const Link& link : cluster.links()) {
     const double time =

@@ -46,14 +46,15 @@ absl::Status AddToPeaks(const Cluster& cluster, const Program& before, const std
 
 }  // namespace
 
-void HoldBuffersOfAll(const std::vector<const Graph*>& graphs,
+void HoldBuffersOfAll(const std::vector<const Graph*>& graphs, Precision precision,
                       const std::vector<Program*>& programs) {
   const size_t rows = programs.front()->devices.size();
   for (size_t row = 0; row < rows; ++row) {
     std::vector<Bytes> own;
     Bytes all = 0;
     for (size_t i = 0; i < programs.size(); ++i) {
-      own.push_back(BufferBytes(*graphs[i], *programs[i], programs[i]->devices[row]));
+      own.push_back(BufferBytes(MessageTypes(*graphs[i], precision), *programs[i],
+                                programs[i]->devices[row]));
       all += own.back();
     }
     for (size_t i = 0; i < programs.size(); ++i) programs[i]->devices[row].resident += all - own[i];
@@ -84,7 +85,7 @@ absl::Status JudgeLengths(const PlanRequest& request, JudgedPlan& judged,
   for (LengthPlan& length : judged.lengths) programs.push_back(&length.evaluation.program);
   std::vector<Program> before;
   for (const Program* program : programs) before.push_back(*program);
-  HoldBuffersOfAll(graphs, programs);
+  HoldBuffersOfAll(graphs, request.precision, programs);
   RETURN_IF_ERROR(
       AddToPeaks(*request.cluster, before[0], SampleText(*request.graph), judged.evaluation));
   for (size_t i = 0; i < judged.lengths.size(); ++i) {

@@ -17,7 +17,7 @@ absl::Status JudgeLengths(const PlanRequest& request, JudgedPlan& judged,
                           const std::function<bool()>& stop = {});
 
 // Adds to each program, of the graph beside it, the message buffers of the others, by device.
-void HoldBuffersOfAll(const std::vector<const Graph*>& graphs,
+void HoldBuffersOfAll(const std::vector<const Graph*>& graphs, Precision precision,
                       const std::vector<Program*>& programs);
 
 }  // namespace stagewright

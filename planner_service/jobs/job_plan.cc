@@ -33,13 +33,14 @@ absl::StatusOr<std::vector<Program>> EvaluationPrograms(const std::vector<const 
     for (DeviceProgram& device : program.devices) {
       for (const DeviceProgram& trained : training.devices) {
         if (trained.device == device.device)
-          device.resident = trained.resident + BufferBytes(*graph, program, device);
+          device.resident = trained.resident +
+                            BufferBytes(MessageTypes(*graph, request.precision), program, device);
       }
     }
     programs.push_back(std::move(program));
     each.push_back(&programs.back());
   }
-  HoldBuffersOfAll(graphs, each);
+  HoldBuffersOfAll(graphs, request.precision, each);
   std::vector<Bytes> budgets;
   for (const Device& device : cluster.devices()) budgets.push_back(device.memory);
   for (const Program& program : programs) {

@@ -104,7 +104,7 @@ void Sends::SendTensors(const StepAction& send, std::vector<at::Tensor> tensors,
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (!tensors[i].defined()) continue;
-      const at::ScalarType type = ToScalarType(graph_.meta(values[i]).dtype);
+      const at::ScalarType type = ToScalarType(routes_.TypeOf(values[i]));
       if (tensors[i].scalar_type() == type) continue;
       tensors[i] = tensors[i].to(type);
       if (streams_ != nullptr) made = streams_->Record();

@@ -44,14 +44,15 @@ absl::StatusOr<std::unique_ptr<DeviceEffects>> DeviceEffects::Create(
   of_stages.precision = options.precision;
   ASSIGN_OR_RETURN(auto stages, DeviceStages::Create(graph, program, plan, parameters, of_stages));
   e.stages_.emplace(std::move(stages));
-  e.buffers_.emplace(MessageBuffers(graph, program, *plan.program), options.device.is_cuda());
+  e.types_.emplace(graph, options.precision);
+  e.buffers_.emplace(MessageBuffers(*e.types_, program, *plan.program), options.device.is_cuda());
   ASSIGN_OR_RETURN(e.inputs_, StepInputs::Create(graph, program, plan, data, parameters,
                                                  *e.buffers_, options.device, streams));
   e.figures_.emplace(
       FigureOptions{graph.loss_reduction(), e.stages_->loss_share(), options.on_non_finite},
       *e.buffers_, streams,
       [&e](const StepAction& pass, const absl::Status& status) { e.machine_->Fail(pass, status); });
-  e.routes_.emplace(graph, program, device, transport, options.first_channel);
+  e.routes_.emplace(*e.types_, program, device, transport, options.first_channel);
   const auto end = [&e](const StepAction& transfer, const absl::Status& status) {
     e.EndTransfer(transfer, status);
   };

@@ -10,6 +10,7 @@
 #include "common/data/dataset.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
+#include "common/training/autocast.h"
 #include "worker_daemon/effects/compute_times.h"
 #include "worker_daemon/effects/device_stages.h"
 #include "worker_daemon/effects/receives.h"
@@ -72,6 +73,7 @@ class DeviceEffects final : public StepEffects {
   Transport* const transport_;
   const ExecutorOptions options_;
   StepMachine* machine_ = nullptr;
+  std::optional<MessageTypes> types_;
   std::optional<BufferPool> buffers_;  // Where messages are packed and received.
   Mailbox mailbox_;
   std::optional<DeviceStages> stages_;

@@ -25,7 +25,7 @@ const std::vector<ValueRef>& ChannelRoutes::ValuesOf(const Action& transfer) con
 }
 
 MessageLayout ChannelRoutes::LayoutOf(const Action& transfer) const {
-  return MessageLayout(graph_, ValuesOf(transfer), transfer.samples.size());
+  return MessageLayout(types_, ValuesOf(transfer), transfer.samples.size());
 }
 
 Tag ChannelRoutes::NextTag(const Action& transfer) {

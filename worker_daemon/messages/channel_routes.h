@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/graph/graph.h"
 #include "common/program/program.h"
+#include "common/training/autocast.h"
 #include "worker_daemon/messages/message.h"
 #include "worker_daemon/messages/tag_counter.h"
 #include "worker_daemon/step/step_action.h"
@@ -33,9 +33,9 @@ struct Route {
 class ChannelRoutes {
  public:
   // All references must outlive it; `transport` may be null if no message is sent or received.
-  ChannelRoutes(const Graph& graph, const Program& program, DeviceId device, Transport* transport,
-                uint32_t first_channel)
-      : graph_(graph),
+  ChannelRoutes(const MessageTypes& types, const Program& program, DeviceId device,
+                Transport* transport, uint32_t first_channel)
+      : types_(types),
         program_(program),
         device_(device),
         transport_(transport),
@@ -48,13 +48,14 @@ class ChannelRoutes {
 
   // All below take a transfer. REQUIRES: FindRoutes was called.
   const Route& RouteOf(const Action& transfer) const { return routes_[transfer.channel]; }
+  DType TypeOf(ValueRef value) const { return types_[value]; }  // In messages.
   const std::vector<ValueRef>& ValuesOf(const Action& transfer) const;
   MessageLayout LayoutOf(const Action& transfer) const;
   // Call it once for each transfer, when it starts.
   Tag NextTag(const Action& transfer);
 
  private:
-  const Graph& graph_;
+  const MessageTypes& types_;
   const Program& program_;
   const DeviceId device_;
   Transport* const transport_;

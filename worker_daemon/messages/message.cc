@@ -8,22 +8,22 @@
 
 namespace stagewright {
 
-MessageLayout::MessageLayout(const Graph& graph, const std::vector<ValueRef>& values,
+MessageLayout::MessageLayout(const MessageTypes& types, const std::vector<ValueRef>& values,
                              int64_t samples)
-    : graph_(&graph), values_(&values), samples_(samples) {
+    : types_(&types), values_(&values), samples_(samples) {
   if (samples <= 0) return;  // An empty share: an empty message.
   for (ValueRef value : values) {
     bytes_ = (bytes_ + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
     offsets_.push_back(bytes_);
-    bytes_ += graph.meta(value).SizeBytes(samples);
+    bytes_ += types.SizeBytes(value, samples);
   }
 }
 
 at::Tensor MessageLayout::View(const at::Tensor& buffer, size_t i) const {
-  const TensorMeta& meta = graph_->meta((*values_)[i]);
-  return buffer.narrow(0, offsets_[i].count(), meta.SizeBytes(samples_).count())
-      .view(ToScalarType(meta.dtype))
-      .view(ShapeAt(meta, samples_));
+  const ValueRef value = (*values_)[i];
+  return buffer.narrow(0, offsets_[i].count(), types_->SizeBytes(value, samples_).count())
+      .view(ToScalarType((*types_)[value]))
+      .view(ShapeAt(types_->graph().meta(value), samples_));
 }
 
 at::Tensor MessageLayout::Pack(const std::vector<at::Tensor>& tensors, BufferPool& pool) const {
@@ -43,7 +43,7 @@ at::Tensor MessageLayout::PackOn(at::Device device, const std::vector<at::Tensor
 bool MessageLayout::IsMessage(const std::vector<at::Tensor>& tensors, at::Device device) const {
   return offsets_.size() == 1 && tensors[0].defined() && tensors[0].is_contiguous() &&
          tensors[0].device() == device &&
-         tensors[0].scalar_type() == ToScalarType(graph_->meta((*values_)[0]).dtype);
+         tensors[0].scalar_type() == ToScalarType((*types_)[(*values_)[0]]);
 }
 
 void MessageLayout::Fill(const at::Tensor& buffer, const std::vector<at::Tensor>& tensors) const {

@@ -1,5 +1,6 @@
 // The bytes of one message of a channel: the values in the channel's order, each row-major and
-// aligned to 16 bytes. Both ends compute the layout from the graph, so a message has no header.
+// aligned to 16 bytes, in the types of common/training/autocast.h. Both ends compute the layout
+// from the graph and the precision, so a message has no header.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "common/base/units.h"
-#include "common/graph/graph.h"
+#include "common/training/autocast.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/messages/buffer_pool.h"
 
@@ -16,14 +17,15 @@ namespace stagewright {
 // What stands for a message between devices of one process.
 struct TensorMessage {
   Bytes bytes = 0;  // The size of the message that it stands for; both ends must agree.
-  std::vector<at::Tensor> tensors;  // Parallel to the values, of their types. Empty for no samples.
-  DeviceStreams::Mark made;         // On an accelerator: behind what made them.
+  // Parallel to the values, of their types in messages. Empty for no samples.
+  std::vector<at::Tensor> tensors;
+  DeviceStreams::Mark made;  // On an accelerator: behind what made them.
 };
 
 class MessageLayout {
  public:
-  // `graph` and `values` must outlive the layout.
-  MessageLayout(const Graph& graph, const std::vector<ValueRef>& values, int64_t samples);
+  // `types` and `values` must outlive the layout.
+  MessageLayout(const MessageTypes& types, const std::vector<ValueRef>& values, int64_t samples);
 
   Bytes bytes() const { return bytes_; }
 
@@ -45,7 +47,7 @@ class MessageLayout {
   // The i-th value's part of the buffer.
   at::Tensor View(const at::Tensor& buffer, size_t i) const;
 
-  const Graph* graph_;
+  const MessageTypes* types_;
   const std::vector<ValueRef>* values_;
   int64_t samples_;
   std::vector<Bytes> offsets_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/training/autocast.h"
 #include "worker_daemon/torch/weight_casts.h"
 
 namespace stagewright {
@@ -33,6 +34,7 @@ class StageCompiler {
 
  private:
   absl::Status AddNodes(const ProgramStage& stage);
+  void FindReceivedTypes();
   absl::Status AddStates();
   absl::Status FindOutputs();
   std::vector<SegmentNode> SegmentNodes() const;
@@ -61,6 +63,7 @@ absl::Status StageCompiler::AddNodes(const ProgramStage& stage) {
   stage_.received.assign(received.begin(), received.end());
   stage_.inputs.assign(inputs.begin(), inputs.end());
   stage_.totals.assign(totals.begin(), totals.end());
+  FindReceivedTypes();
   for (ValueRef value : stage_.received) {
     stage_.place[value] = stage_.num_places++;
     stage_.needs_gradient.push_back(options_.training && stage.has_backward &&
@@ -102,6 +105,19 @@ absl::Status StageCompiler::AddNodes(const ProgramStage& stage) {
   for (size_t i = 0; i < stage_.trained.size(); ++i)
     stage_.trained_place[stage_.trained[i].index()] = static_cast<int32_t>(i);
   return absl::OkStatus();
+}
+
+void StageCompiler::FindReceivedTypes() {
+  GraphTypes types;
+  if (IsMixed(options_.precision)) {
+    const bool cpu = options_.device.is_cpu();
+    types = TypesOfGraph(graph_, options_.precision, cpu ? AutocastList::kCpu : AutocastList::kGpu);
+  }
+  for (ValueRef value : stage_.received) {
+    stage_.received_types.push_back(types.nodes.empty()
+                                        ? graph_.meta(value).dtype
+                                        : types.nodes[value.node.index()].results[value.output]);
+  }
 }
 
 absl::Status StageCompiler::AddStates() {

@@ -28,8 +28,8 @@ struct StageOptions {
   int64_t update_batch = 0;     // Samples that an optimizer step is made from; 0: the mini-batch.
   double loss_weight = 1.0;     // Multiplies the gradient of the loss.
   bool split_backward = false;  // Backward passes come in two halves (segmented_graph.h).
-  // The type that the forward pass computes in, and what repeats it; outputs, loss and prediction
-  // are of the graph's types.
+  // The type that the forward pass computes in, and what repeats it. Outputs come as they are
+  // computed, loss and prediction in the graph's types.
   Precision precision = Precision::kGraph;
 };
 
@@ -53,10 +53,12 @@ struct CompiledStage {
   std::map<ValueRef, int32_t> place;  // Place of every value that the stage computes or receives.
   int32_t num_places = 0;             // Values received have the first ones.
   std::vector<ValueRef> received;     // Values of other stages, sorted.
-  std::vector<ValueRef> outputs;      // Values given to others.
-  std::vector<InputId> inputs;        // Inputs of the graph, by id.
-  std::vector<TotalId> totals;        // Totals of the batch, ascending.
-  std::vector<bool> needs_gradient;   // By received value: the backward pass gives one for it.
+  // By received value: the type that it would have had if it had been computed here.
+  std::vector<DType> received_types;
+  std::vector<ValueRef> outputs;     // Values given to others.
+  std::vector<InputId> inputs;       // Inputs of the graph, by id.
+  std::vector<TotalId> totals;       // Totals of the batch, ascending.
+  std::vector<bool> needs_gradient;  // By received value: the backward pass gives one for it.
   std::vector<int32_t> output_places;
   std::optional<int32_t> loss, prediction;  // Places.
   std::vector<bool> given;                  // By place: outputs, loss, prediction and states.

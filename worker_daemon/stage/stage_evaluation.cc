@@ -108,7 +108,8 @@ class Evaluation {
   void Keep(const CompiledStage::Step& step, std::vector<at::Tensor>& outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int32_t place = step.first_value + static_cast<int32_t>(i);
-      if (mixed() && stage_.given[place] && outputs[i].is_floating_point()) {
+      // A buffer keeps its type, as it does where it is changed in place.
+      if (mixed() && stage_.state_of_place[place] >= 0 && outputs[i].is_floating_point()) {
         const DType type = evaluator_.graph.node(step.node).outputs[i].dtype;
         outputs[i] = outputs[i].to(ToScalarType(type));
       }

@@ -7,10 +7,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/data/safetensors.h"
+#include "common/training/autocast.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
+namespace {
+
+// Puts received values into the types that their nodes have here, whatever they came in, so that
+// those that read them take the bits that they would take from these nodes.
+void TakeReceived(const CompiledStage& stage, std::vector<at::Tensor>& received) {
+  for (size_t i = 0; i < received.size(); ++i) {
+    const at::ScalarType type = ToScalarType(stage.received_types[i]);
+    if (received[i].scalar_type() != type) received[i] = received[i].detach().to(type);
+  }
+}
+
+// Without history, in the graph's type.
+at::Tensor Reported(const Graph& graph, ValueRef value, const at::Tensor& tensor) {
+  return tensor.detach().to(ToScalarType(graph.meta(value).dtype));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& graph,
                                                                  const ProgramStage& stage,
@@ -31,9 +49,9 @@ absl::Status StageModule::CheckTensors(const StepSamples& samples, const Tensors
       tensors.totals.size() != stage_.totals.size()) {
     return absl::InvalidArgumentError(absl::StrCat(NameOf(samples), ": wrong number of tensors"));
   }
-  const auto check = [&](const at::Tensor& tensor, const TensorMeta& meta,
-                         absl::string_view name) -> absl::Status {
-    if (Matches(tensor, meta, samples.range.size())) return absl::OkStatus();
+  const auto check = [&](const at::Tensor& tensor, const TensorMeta& meta, absl::string_view name,
+                         bool mixed) -> absl::Status {
+    if (Matches(tensor, meta, samples.range.size(), mixed)) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(samples), ": ", name, " is ", Describe(tensor), ", the graph says ",
                      Describe(meta.dtype, ShapeAt(meta, samples.range.size()))));
@@ -41,15 +59,18 @@ absl::Status StageModule::CheckTensors(const StepSamples& samples, const Tensors
   for (size_t i = 0; i < stage_.received.size(); ++i) {
     RETURN_IF_ERROR(
         check(tensors.received[i], graph_->meta(stage_.received[i]),
-              absl::StrCat("the value of ", NameOf(graph_->node(stage_.received[i].node)))));
+              absl::StrCat("the value of ", NameOf(graph_->node(stage_.received[i].node))),
+              IsMixed(options_.precision)));
   }
   for (size_t i = 0; i < stage_.inputs.size(); ++i) {
     RETURN_IF_ERROR(check(tensors.inputs[i], graph_->input(stage_.inputs[i]).meta,
-                          absl::StrCat("input \"", graph_->input(stage_.inputs[i]).name, "\"")));
+                          absl::StrCat("input \"", graph_->input(stage_.inputs[i]).name, "\""),
+                          false));
   }
   for (size_t i = 0; i < stage_.totals.size(); ++i) {
     RETURN_IF_ERROR(check(tensors.totals[i], graph_->meta(stage_.totals[i]),
-                          absl::StrCat("total ", stage_.totals[i].value(), " of the batch")));
+                          absl::StrCat("total ", stage_.totals[i].value(), " of the batch"),
+                          false));
   }
   return absl::OkStatus();
 }
@@ -111,6 +132,7 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(const StepSamples& s
     return absl::FailedPreconditionError(absl::StrCat(NameOf(samples), " are in flight already"));
   }
   const at::AutoGradMode grad_mode(keep == Keep::kGraph);
+  TakeReceived(stage_, tensors.received);
   if (keep != Keep::kNothing) MakeLeaves(tensors);
   StagePass pass;
   pass.versions.weights = older_versions_.empty() ? CurrentWeights() : older_versions_.front();
@@ -121,8 +143,10 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(const StepSamples& s
   KeepStates(values);
   Forwarded result;
   for (int32_t place : stage_.output_places) result.outputs.push_back(values[place].detach());
-  if (stage_.loss.has_value()) result.loss = values[*stage_.loss].detach();
-  if (stage_.prediction.has_value()) result.prediction = values[*stage_.prediction].detach();
+  if (stage_.loss.has_value())
+    result.loss = Reported(*graph_, *graph_->loss(), values[*stage_.loss]);
+  if (stage_.prediction.has_value())
+    result.prediction = Reported(*graph_, *graph_->prediction(), values[*stage_.prediction]);
   if (keep != Keep::kNothing) {
     pass.tensors = std::move(tensors);
     if (keep == Keep::kInputs) pass.tensors.inputs.clear();

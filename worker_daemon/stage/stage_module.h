@@ -60,7 +60,7 @@ class StageModule {
 
   using Tensors = StageTensors;
   struct Forwarded {
-    std::vector<at::Tensor> outputs;  // Parallel to outputs(); detached.
+    std::vector<at::Tensor> outputs;  // Parallel to outputs(), of the types computed in; detached.
     at::Tensor loss;                  // Undefined unless has_loss(); detached.
     at::Tensor prediction;            // Undefined unless made here; detached.
   };

@@ -4,7 +4,8 @@
 
 namespace stagewright {
 
-double BytesRead(const Graph& graph, NodeId from, NodeId to) {
+double BytesRead(const MessageTypes& types, NodeId from, NodeId to) {
+  const Graph& graph = types.graph();
   const Node& node = graph.node(from);
   if (node.cost) {
     return static_cast<double>(ProfiledEdgeBytes(graph, from, to)) /
@@ -13,18 +14,19 @@ double BytesRead(const Graph& graph, NodeId from, NodeId to) {
   double bytes = 0;
   for (ValueRef value : graph.Values(to)) {
     if (value.node == from && graph.meta(value).IsBatched())
-      bytes += static_cast<double>(ValueBytesPerSample(graph, value, 1));
+      bytes += static_cast<double>(ValueBytesPerSample(types, value, 1));
   }
   return bytes;
 }
 
-double GradientBytesRead(const Graph& graph, NodeId from, NodeId to) {
-  if (graph.node(from).cost) return BytesRead(graph, from, to);
+double GradientBytesRead(const MessageTypes& types, NodeId from, NodeId to) {
+  const Graph& graph = types.graph();
+  if (graph.node(from).cost) return BytesRead(types, from, to);
   double bytes = 0;
   for (ValueRef value : graph.Values(to)) {
     const TensorMeta& meta = graph.meta(value);
     if (value.node == from && meta.IsBatched() && IsFloating(meta.dtype))
-      bytes += static_cast<double>(ValueBytesPerSample(graph, value, 1));
+      bytes += static_cast<double>(ValueBytesPerSample(types, value, 1));
   }
   return bytes;
 }

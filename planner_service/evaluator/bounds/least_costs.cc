@@ -148,8 +148,9 @@ class Costing {
 BoundProblem MakeBoundProblem(const Graph& graph, const OperatorGraph& operators,
                               const Cluster& cluster, const CostModel& costs, int64_t mini_batch,
                               Optimizer optimizer, OptimizerSharding sharding) {
-  BoundProblem problem{graph, operators, cluster, mini_batch, optimizer, sharding,
-                       {},    {},        {},      {},         {}};
+  BoundProblem problem{graph,      operators, cluster,  MessageTypes(graph, costs.precision()),
+                       mini_batch, optimizer, sharding, {},
+                       {},         {},        {},       {}};
   problem.fastest = FastestOf(cluster, AllDevices(cluster));
   problem.devices.resize(cluster.kinds().size());
   for (const Device& device : cluster.devices()) ++problem.devices[device.kind];

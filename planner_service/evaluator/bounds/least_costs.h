@@ -12,6 +12,7 @@
 #include "common/graph/graph.h"
 #include "common/graph/operator_graph.h"
 #include "common/topology/cluster.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
@@ -40,6 +41,7 @@ struct BoundProblem {
   const Graph& graph;
   const OperatorGraph& operators;
   const Cluster& cluster;
+  MessageTypes types;
   int64_t mini_batch = 1;
   Optimizer optimizer = Optimizer::kSgd;
   OptimizerSharding sharding = OptimizerSharding::kNone;

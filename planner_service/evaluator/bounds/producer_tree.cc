@@ -33,9 +33,9 @@ ProducerTree ProducersOf(const BoundProblem& problem, const std::vector<HeldByte
       if (!problem.owned(u) || !seen.insert(u).second) continue;
       TreeNode node = MakeNode(problem, first_uses, u);
       node.parent = static_cast<int32_t>(i);
-      node.activation = BytesRead(graph, NodeId(u), NodeId(reader));
+      node.activation = BytesRead(problem.types, NodeId(u), NodeId(reader));
       const bool returns = gradients[i] && GradientReturns(graph, NodeId(u), NodeId(reader));
-      if (returns) node.gradient = GradientBytesRead(graph, NodeId(u), NodeId(reader));
+      if (returns) node.gradient = GradientBytesRead(problem.types, NodeId(u), NodeId(reader));
       gradients.push_back(returns);
       tree.push_back(node);
     }

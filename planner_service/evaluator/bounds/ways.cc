@@ -73,10 +73,10 @@ void MeasureWays(BoundProblem& problem) {
     for (int32_t u : graph.dag().Predecessors(v)) {
       if (!problem.owned(u)) continue;
       const NodeCost& cost = problem.costs[u];
-      const double sent = transfer(BytesRead(graph, NodeId(u), NodeId(v)));
+      const double sent = transfer(BytesRead(problem.types, NodeId(u), NodeId(v)));
       before.push_back({problem.head[u] + cost.forward + sent, problem.head[u], cost.forward});
       if (!GradientReturns(graph, NodeId(u), NodeId(v))) continue;
-      const double returned = transfer(GradientBytesRead(graph, NodeId(u), NodeId(v)));
+      const double returned = transfer(GradientBytesRead(problem.types, NodeId(u), NodeId(v)));
       // Updates may be of parameters that several of them share.
       back.push_back({returned + problem.WayBack(u), 0, cost.input,
                       std::max(cost.weight + cost.update, problem.tail[u]), cost.weight});

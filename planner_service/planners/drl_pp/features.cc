@@ -28,13 +28,14 @@ double ParameterBytesOf(const Graph& graph, NodeId id) {
 void AddTraffic(const Problem& problem, const std::vector<int32_t>& group_of,
                 std::vector<std::vector<double>>& columns) {
   const Graph& graph = *problem.graph;
+  const MessageTypes types(graph, problem.costs->precision());
   for (int32_t v = 0; v < graph.size(); ++v) {
     const OperatorId to = problem.operators->owner(NodeId(v));
     if (!to.valid()) continue;
     ForEachRead(graph, NodeId(v), [&](const ValueRef& value) {
       const OperatorId from = problem.operators->owner(value.node);
       if (!from.valid() || group_of[from.index()] == group_of[to.index()]) return;
-      const auto bytes = static_cast<double>(ValueBytesPerSample(graph, value, 1));
+      const auto bytes = static_cast<double>(ValueBytesPerSample(types, value, 1));
       columns[group_of[to.index()]][kInBytes] += bytes;
       columns[group_of[from.index()]][kOutBytes] += bytes;
     });

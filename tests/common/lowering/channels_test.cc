@@ -27,7 +27,8 @@ std::vector<ProgramStage> StagesOf(const Strategy& strategy, bool has_backward =
 }
 
 absl::StatusOr<Channels> Make(const Graph& graph, const Strategy& strategy, bool training = true) {
-  return MakeChannels(graph, strategy, StagesOf(strategy, training), Slots(strategy), training);
+  return MakeChannels(MessageTypes(graph, Precision::kGraph), strategy,
+                      StagesOf(strategy, training), Slots(strategy), training);
 }
 
 // "0>8[0,1)": from slot 0 to slot 8.

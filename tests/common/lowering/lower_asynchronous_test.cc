@@ -114,7 +114,9 @@ TEST(LowerAsynchronous, WeightVersionsFollowPipeDreamsEquations) {
         // As many versions as micro-batches in flight; a parameter has 4 bytes.
         EXPECT_EQ(most, static_cast<size_t>(n - s + 1));
         const DeviceProgram& device = program.devices[s - 1];
-        EXPECT_EQ(device.resident - BufferBytes(graph, program, device), 4 + 4 * (n - s));
+        EXPECT_EQ(
+            device.resident - BufferBytes(MessageTypes(graph, Precision::kGraph), program, device),
+            4 + 4 * (n - s));
       }
     }
   }
@@ -140,7 +142,9 @@ TEST(LowerAsynchronous, VerticalSyncUsesTheSameVersionInAllStages) {
         // Every stage holds as many versions as the first.
         EXPECT_EQ(most, static_cast<size_t>(n));
         const DeviceProgram& device = program.devices[s - 1];
-        EXPECT_EQ(device.resident - BufferBytes(graph, program, device), 4 + 4 * (n - 1));
+        EXPECT_EQ(
+            device.resident - BufferBytes(MessageTypes(graph, Precision::kGraph), program, device),
+            4 + 4 * (n - 1));
       }
     }
   }

@@ -25,9 +25,9 @@ struct Case {
                 options,
                 Slots(strategy),
                 Stages(),
-                *MakeChannels(graph, strategy, Stages(), Slots(strategy), true),
+                *MakeChannels(types, strategy, Stages(), Slots(strategy), true),
                 MakeReductions(graph, Stages(), {}),
-                StageBytes(graph, costs, context.stages, context.channels.channels,
+                StageBytes(types, costs, context.stages, context.channels.channels,
                            split.empty() ? std::vector<bool>(strategy.stages.size()) : split)},
         ledger(context) {}
 
@@ -53,6 +53,7 @@ struct Case {
 
   Graph graph;
   Strategy strategy;
+  MessageTypes types{graph, Precision::kGraph};
   testing::FixedCosts costs{100, 7, graph};
   LowerOptions options;
   LoweringContext context;

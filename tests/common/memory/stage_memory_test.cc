@@ -24,7 +24,7 @@ StageMemory Follow(const Graph& graph, int32_t begin, int32_t end, const GivenVa
                    bool split = false, int64_t samples = 1) {
   std::vector<NodeId> nodes;
   for (int32_t v = begin; v < end; ++v) nodes.emplace_back(v);
-  const StageTape tape = MakeStageTape(graph, nodes, given, true);
+  const StageTape tape = MakeStageTape(MessageTypes(graph, Precision::kGraph), nodes, given, true);
   return FollowStage(graph, *MakeAnalyticCostModel(graph), tape, samples, true, split);
 }
 

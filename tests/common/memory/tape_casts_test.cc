@@ -35,26 +35,25 @@ struct Chain {
 };
 
 StageTape TapeOf(const Graph& graph, ValueRef sent) {
-  return MakeStageTape(graph, {NodeId(0), NodeId(1), NodeId(2), NodeId(3)},
-                       {.local = {}, .sent = {sent}}, true, Precision::kBFloat16);
+  return MakeStageTape(MessageTypes(graph, Precision::kBFloat16),
+                       {NodeId(0), NodeId(1), NodeId(2), NodeId(3)}, {.local = {}, .sent = {sent}},
+                       true);
 }
 
-TEST(TapeCasts, CastsWhatANodeTakesAndWhatTheStageGives) {
+TEST(TapeCasts, CastsWhatANodeTakesAndNothingThatTheStageSends) {
   const Chain chain;
   const Graph graph = chain.builder.Build();
   const StageTape tape = TapeOf(graph, chain.sent);
-  // The input before the first layer, and the last result after it was made.
-  ASSERT_EQ(tape.steps.size(), 6u);
+  // The input before the first layer.
+  ASSERT_EQ(tape.steps.size(), 5u);
   EXPECT_TRUE(tape.steps.front().cast);
   EXPECT_FALSE(tape.steps.front().backward) << "the input has no gradient";
-  EXPECT_TRUE(tape.steps.back().cast);
-  EXPECT_TRUE(tape.steps.back().backward);
+  EXPECT_FALSE(tape.steps.back().cast);
   EXPECT_EQ(tape.values[tape.steps[1].reads.empty() ? 0 : tape.steps[1].reads[0]].dtype,
             DType::kBFloat16);
   const TapeValue& given = tape.values[tape.steps.back().makes[0]];
-  EXPECT_EQ(given.dtype, DType::kFloat32);
+  EXPECT_EQ(given.dtype, DType::kBFloat16);
   EXPECT_TRUE(given.root);
-  EXPECT_FALSE(tape.values[tape.steps.back().reads[0]].given);
   EXPECT_EQ(tape.steps[1].cast_gradients, 2 * kLayer);
 }
 
@@ -63,14 +62,35 @@ TEST(TapeCasts, WhatIsHeldIsInTheTypesOfTheEngine) {
   const Graph graph = chain.builder.Build();
   const StageMemory memory = FollowStage(graph, *MakeAnalyticCostModel(graph, Precision::kBFloat16),
                                          TapeOf(graph, chain.sent), 1, true, false);
-  // The input's copy, both relus' results, and the second in the type in which it is sent.
-  EXPECT_EQ(memory.saved, 3 * kSmall + kWide);
-  // While the first layer runs: the input, its copy and the layer's result. Later: what is saved
-  // and the input, which stays until the pass ends.
-  EXPECT_EQ(memory.forward, 3 * kSmall + 2 * kWide);
-  // Gradients of the second layer's weights in two bytes, then in four beside them. That of its
-  // operand has taken the place of the second relu's result.
-  EXPECT_EQ(memory.later.backward, (2 + 4) * kLayer);
+  // The input's copy and both relus' results.
+  EXPECT_EQ(memory.saved, 3 * kSmall);
+  // While the second relu runs: what is saved, its operand, and the input, which stays until the
+  // pass ends.
+  EXPECT_EQ(memory.forward, 4 * kSmall + kWide);
+  // Gradients of the second layer's weights in two bytes, then in four beside them, and that of
+  // its operand: the second relu's result, from which the pass starts, stays.
+  EXPECT_EQ(memory.later.backward, (2 + 4) * kLayer + kSmall);
+}
+
+// What the last stage gets in the smaller type it computes with in that, and reports in the other.
+TEST(TapeCasts, TheReportIsCastWhenAllHasRun) {
+  GraphBuilder builder("report");
+  const Argument x = builder.Linear(builder.Feature("x", {8}), 8, 8);
+  const Argument head = builder.Linear(x, 8, 8);
+  builder.Loss(head, {8});
+  builder.data.prediction = ValueOf(head);
+  const Graph graph = builder.Build();
+  const StageTape tape =
+      MakeStageTape(MessageTypes(graph, Precision::kBFloat16), {NodeId(1), NodeId(2)}, {}, true);
+  ASSERT_EQ(tape.steps.size(), 4u) << "the head, its result for the loss, the loss, the report";
+  EXPECT_EQ(tape.values[tape.steps[0].reads[0]].dtype, DType::kBFloat16);
+  EXPECT_FALSE(tape.steps[0].cast);
+  EXPECT_TRUE(tape.steps[3].cast);
+  EXPECT_FALSE(tape.steps[3].backward);
+  const TapeValue& report = tape.values[tape.steps[3].makes[0]];
+  EXPECT_EQ(report.dtype, DType::kFloat32);
+  EXPECT_TRUE(report.given);
+  EXPECT_FALSE(report.root);
 }
 
 TEST(TapeCasts, CopiesOfWeightsAreHeldOnce) {
@@ -91,12 +111,13 @@ TEST(TapeCasts, EachReaderOfAWideValueSavesACopyOfItsOwn) {
   builder.Loss(sum, {8});
   const Graph graph = builder.Build();
   std::vector<NodeId> nodes = {NodeId(1), NodeId(2), NodeId(3)};
-  const StageTape tape = MakeStageTape(
-      graph, nodes, {.local = {}, .sent = {ValueOf(a), ValueOf(b)}}, true, Precision::kBFloat16);
+  const StageTape tape = MakeStageTape(MessageTypes(graph, Precision::kBFloat16), nodes,
+                                       {.local = {}, .sent = {ValueOf(a), ValueOf(b)}}, true);
   const StageMemory memory =
       FollowStage(graph, *MakeAnalyticCostModel(graph, Precision::kBFloat16), tape, 1, true, false);
-  // Two copies of what the norm gives, which itself goes; mean and deviation; both results as sent.
-  EXPECT_EQ(memory.saved, 2 * kSmall + 2 * 4 + 2 * kWide);
+  // The copy of what came that the norm takes; two of what it gives, which itself goes; mean and
+  // deviation; both results.
+  EXPECT_EQ(memory.saved, kWide + 2 * kSmall + 2 * 4 + 2 * kSmall);
 }
 
 }  // namespace

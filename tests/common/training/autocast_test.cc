@@ -65,6 +65,44 @@ TEST(Autocast, TypesFollowTheOperators) {
   EXPECT_FALSE(CastsWeights(graph, NodeOf(model.relu), Precision::kBFloat16));
 }
 
+TEST(Autocast, TheListsDiffer) {
+  for (const AutocastList list : {AutocastList::kGpu, AutocastList::kCpu}) {
+    const bool gpu = list == AutocastList::kGpu;
+    EXPECT_EQ(RuleOf("aten.linear.default", list), AutocastRule::kSmaller);
+    EXPECT_EQ(RuleOf("aten.mse_loss.default", list), AutocastRule::kFloat32);
+    EXPECT_EQ(RuleOf("aten.relu.default", list), AutocastRule::kAsTheyCome);
+    EXPECT_EQ(RuleOf("aten.lstm.input", list), AutocastRule::kVaries);
+    EXPECT_EQ(RuleOf("aten.softmax.int", list),
+              gpu ? AutocastRule::kFloat32 : AutocastRule::kAsTheyCome);
+    EXPECT_EQ(RuleOf("aten.avg_pool3d.default", list),
+              gpu ? AutocastRule::kAsTheyCome : AutocastRule::kFloat32);
+  }
+}
+
+TEST(Autocast, MessagesHaveTheTypesThatAllDevicesGiveThem) {
+  Model model;
+  const Argument pool = model.make.Add("aten.avg_pool3d.default", {model.relu, Number(1)}, {4});
+  const Argument asked =
+      model.make.Add("aten.softmax.int", {model.relu, Number(1), {DType::kFloat32}}, {4});
+  const Graph graph = model.make.Build();
+  const MessageTypes types(graph, Precision::kBFloat16);
+  const auto of = [&](const Argument& value) { return types[std::get<ValueRef>(value.value)]; };
+  EXPECT_EQ(of(model.linear), kSmall);
+  EXPECT_EQ(of(model.relu), kSmall);
+  EXPECT_EQ(of(model.sum), kWide) << "promoted";
+  EXPECT_EQ(of(model.softmax), kWide) << "on GPUs";
+  EXPECT_EQ(of(pool), kWide) << "on CPUs";
+  EXPECT_EQ(of(asked), kWide);
+  EXPECT_EQ(of(model.index), DType::kInt64);
+  EXPECT_EQ(of(model.half), DType::kFloat16);
+  EXPECT_EQ(types.SizeBytes(std::get<ValueRef>(model.linear.value), 3), 3 * 4 * 2);
+  EXPECT_EQ(types.SizeBytes(std::get<ValueRef>(model.sum.value), 3), 3 * 4 * 4);
+  const MessageTypes unmixed(graph, Precision::kGraph);
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    EXPECT_EQ(unmixed[(ValueRef{NodeId(v), 0})], graph.node(NodeId(v)).outputs[0].dtype);
+  }
+}
+
 TEST(Autocast, TensorsOfTwoTypesAreJoinedInTheLarger) {
   GraphBuilder make("cat");
   const Argument x = make.Feature("x", {4});

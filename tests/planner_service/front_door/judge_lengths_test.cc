@@ -108,7 +108,8 @@ TEST_F(JudgeLengthsTest, ADeviceHoldsTheMessageBuffersOfAll) {
     Bytes others = 0;
     for (size_t i = 0; i < lengths_.size(); ++i) {
       const Program& program = best.lengths[i].evaluation.program;
-      others += BufferBytes(lengths_[i], program, program.devices[row]);
+      others +=
+          BufferBytes(MessageTypes(lengths_[i], Precision::kGraph), program, program.devices[row]);
     }
     EXPECT_GT(others, 0);
     EXPECT_EQ(best.plan.program.devices[row].resident,

@@ -170,8 +170,12 @@ double LeastRatio(const Case& c) {
 
 // How far above the prediction a device may come: attention's result is laid out as its operands,
 // which a message turns into tensors of their own, so that the reshape after it copies. Predictions
-// take reshapes for views.
-double MostRatio(const Case& c) { return c.within ? 1.03 : 1; }
+// take reshapes for views. Nor do they count the copy that a sum makes after the last backward
+// pass, which in mixed precision may be more than what that pass has let go of.
+double MostRatio(const Case& c) {
+  if (c.replicas > 1 && c.precision != Precision::kGraph) return 1.01;
+  return c.within ? 1.03 : 1;
+}
 
 // What the kernels of attention take on a CPU, for blocks of scores and in bfloat16 for copies of
 // them, whatever the tensors: 196,608 bytes and some rows, and 271,360 where the processor has

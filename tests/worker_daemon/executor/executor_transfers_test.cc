@@ -189,7 +189,8 @@ TEST(ExecutorTransfersTest, ReceivedMessagesUseTheSameBuffersAgain) {
     buffers[seen.device].insert(seen.data);
   }
   for (const DeviceProgram& device : spec.program->devices) {
-    const auto counts = MessageBuffers(*spec.graph, *spec.program, device);
+    const auto counts =
+        MessageBuffers(MessageTypes(*spec.graph, Precision::kGraph), *spec.program, device);
     ASSERT_EQ(counts.size(), 1u);
     EXPECT_LE(static_cast<int32_t>(buffers[device.device.value()].size()), counts.begin()->second);
   }

@@ -84,7 +84,7 @@ void UsePlan(DeviceJob& spec, StrategyShape shape, uint64_t seed, OptimizerShard
   std::mt19937_64 random(seed);
   Strategy strategy = ForceStrategy(*spec.graph, shape, random);
   strategy.optimizer_sharding = sharding;
-  const auto costs = MakeAnalyticCostModel(*spec.graph);
+  const auto costs = MakeAnalyticCostModel(*spec.graph, spec.training.precision);
   auto program = Lower(*spec.graph, strategy, *costs,
                        {.training = true, .gradient_norm = NeedsGradientNorm(spec.training)});
   ASSERT_TRUE(program.ok()) << program.status();

@@ -26,9 +26,11 @@ struct BoundOptions {
 // The bounds whose largest is the answer; docs/lower-bound.md proves each under its name. 0 where
 // one does not hold for asynchronous strategies, or is not above the others.
 struct BoundParts {
-  Nanos work = 0;     // A device does one thing at a time.
-  Nanos path = 0;     // One sample, there and back.
-  Nanos joint = 0;    // Both at once: the same shares of samples make work and path.
+  Nanos work = 0;  // A device does one thing at a time.
+  Nanos path = 0;  // One sample, there and back.
+  // Both at once: the same shares of samples make work and path, and the way to the loss, before
+  // which no backward pass begins.
+  Nanos joint = 0;
   Nanos node = 0;     // An operator's replicas sum their gradients.
   Nanos packing = 0;  // Operators whose sums are dear are shared out whole.
   Nanos join = 0;     // What an operator reads comes in through ports.

@@ -1,8 +1,9 @@
 #include "planner_service/evaluator/bounds/least_costs.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <set>
+#include <map>
 
 #include "common/cost/update.h"
 #include "planner_service/evaluator/bounds/ways.h"
@@ -11,21 +12,38 @@ namespace stagewright {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr ShareCost kImpossible = {kInfinity, kInfinity, kInfinity, kInfinity};
 constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
 
-// S: the numbers of samples that one action can have, ascending.
-std::vector<int64_t> ShareSizes(int64_t mini_batch, int32_t devices) {
-  std::set<int64_t> sizes;
+// A number of samples that one action can have.
+struct Share {
+  int64_t samples = 1;
+  // The same stage may have actions of a sample less, or one more.
+  bool less = false;
+  bool more = false;
+};
+
+// S, ascending.
+std::vector<Share> Shares(int64_t mini_batch, int32_t devices) {
+  std::map<int64_t, Share> shares;
+  const auto add = [&](int64_t divisor, int64_t replicas) {
+    const int64_t least = divisor / replicas;
+    const int64_t most = (divisor + replicas - 1) / replicas;
+    shares[least].more |= least != most;
+    shares[most].less |= least != most;
+  };
   for (int64_t low = 1; low <= mini_batch / low; ++low) {
     if (mini_batch % low != 0) continue;
     for (int64_t divisor : {low, mini_batch / low}) {
-      for (int64_t r = 1; r <= std::min<int64_t>(devices, divisor); ++r) {
-        sizes.insert(divisor / r);
-        sizes.insert((divisor + r - 1) / r);
-      }
+      for (int64_t r = 1; r <= std::min<int64_t>(devices, divisor); ++r) add(divisor, r);
     }
   }
-  return {sizes.begin(), sizes.end()};
+  std::vector<Share> all;
+  for (auto& [samples, share] : shares) {
+    share.samples = samples;
+    all.push_back(share);
+  }
+  return all;
 }
 
 std::vector<DeviceId> AllDevices(const Cluster& cluster) {
@@ -34,30 +52,43 @@ std::vector<DeviceId> AllDevices(const Cluster& cluster) {
   return devices;
 }
 
-// Leaves the lower convex hull: what minimises a weighted sum of both for some weights >= 0.
-void KeepHull(std::vector<ShareCost>& shares) {
-  const auto before = [](const ShareCost& a, const ShareCost& b) {
-    return a.passes != b.passes ? a.passes < b.passes : a.per_sample < b.per_sample;
-  };
+constexpr std::array kCostsOfShare = {&ShareCost::passes, &ShareCost::per_sample,
+                                      &ShareCost::backward, &ShareCost::forward};
+
+// Whether some mixture of two has none of the costs of `share` larger.
+bool Covered(const ShareCost& share, const ShareCost& a, const ShareCost& b) {
+  double least = 0;  // The part of `b` in it.
+  double most = 1;
+  for (const auto cost : kCostsOfShare) {
+    const double step = b.*cost - a.*cost;
+    const double room = share.*cost - a.*cost;
+    if (step > 0) {
+      most = std::min(most, room / step);
+    } else if (step < 0) {
+      least = std::max(least, room / step);
+    } else if (room < 0) {
+      return false;
+    }
+  }
+  return least <= most;
+}
+
+// Leaves those of which some weighted sum of costs, weights >= 0, may be the least.
+void Thin(std::vector<ShareCost>& shares) {
+  const auto before = [](const ShareCost& a, const ShareCost& b) { return a.passes < b.passes; };
   // More samples mostly take longer, so that there is nothing to sort.
   if (!std::is_sorted(shares.begin(), shares.end(), before))
-    std::sort(shares.begin(), shares.end(), before);
-  std::vector<ShareCost> hull;
+    std::stable_sort(shares.begin(), shares.end(), before);
+  std::vector<ShareCost> thin;
   for (const ShareCost& next : shares) {
-    if (!hull.empty() && next.per_sample >= hull.back().per_sample) continue;
-    while (hull.size() > 1) {
-      const ShareCost& a = hull[hull.size() - 2];
-      const ShareCost& b = hull.back();
-      // Below or on the line from a to next.
-      if ((b.per_sample - a.per_sample) * (next.passes - a.passes) <
-          (next.per_sample - a.per_sample) * (b.passes - a.passes)) {
-        break;
-      }
-      hull.pop_back();
+    if (!thin.empty() && Covered(next, thin.back(), thin.back())) continue;
+    while (!thin.empty() &&
+           Covered(thin.back(), thin.size() > 1 ? thin[thin.size() - 2] : next, next)) {
+      thin.pop_back();
     }
-    hull.push_back(next);
+    thin.push_back(next);
   }
-  shares = std::move(hull);
+  shares = std::move(thin);
 }
 
 class Costing {
@@ -65,7 +96,7 @@ class Costing {
   Costing(const BoundProblem& problem, const CostModel& costs)
       : problem_(problem),
         costs_(costs),
-        sizes_(ShareSizes(problem.mini_batch, problem.cluster.size())),
+        shares_(Shares(problem.mini_batch, problem.cluster.size())),
         memory_(problem.devices.size()) {
     for (const Device& device : problem.cluster.devices())
       memory_[device.kind] = std::max(memory_[device.kind], device.memory);
@@ -77,15 +108,19 @@ class Costing {
     least.bytes = BytesOf(node);
     for (size_t k = 0; k < memory_.size(); ++k) {
       // If the largest share fits, smaller ones do, or may be taken to.
-      const bool all_fit = Fits(node, least.bytes, sizes_.back(), memory_[k]);
+      const bool all_fit = Fits(node, least.bytes, shares_.back().samples, memory_[k]);
       AddKind(node, k, all_fit ? kNoLimit : memory_[k], least);
     }
-    if (least.forward < kInfinity) return least;
+    if (least.forward < kInfinity) {
+      FinishShares(least);
+      return least;
+    }
     // It fits nowhere: there is no strategy, and every bound holds.
     least.per_sample.clear();
     least.to_predecessors.clear();
     least.shares.clear();
     for (size_t k = 0; k < memory_.size(); ++k) AddKind(node, k, kNoLimit, least);
+    FinishShares(least);
     return least;
   }
 
@@ -110,9 +145,9 @@ class Costing {
     const bool has_backward = problem_.graph.needs_backward(node);
     double per_sample = kInfinity;
     double to_predecessors = kInfinity;
-    std::vector<ShareCost> shares;
-    shares.reserve(sizes_.size());
-    for (int64_t samples : sizes_) {
+    std::vector<ShareCost> shares(shares_.size(), kImpossible);
+    for (size_t i = 0; i < shares_.size(); ++i) {
+      const int64_t samples = shares_[i].samples;
       if (problem_.devices[k] == 0) break;
       if (memory != kNoLimit && !Fits(node, least.bytes, samples, memory)) continue;
       const OperatorTime time = costs_.Time(node, kind, samples);
@@ -129,17 +164,33 @@ class Costing {
       const auto n = static_cast<double>(samples);
       per_sample = std::min(per_sample, (forward + backward) / n);
       to_predecessors = std::min(to_predecessors, (forward + input) / n);
-      shares.push_back({forward + input, (forward + backward) / n});
+      shares[i] = {forward + input, (forward + backward) / n, backward / n, forward};
     }
-    KeepHull(shares);
     least.per_sample.push_back(per_sample);
     least.to_predecessors.push_back(to_predecessors);
     least.shares.push_back(std::move(shares));
   }
 
+  // Forward passes of the other replicas; then only what may be the least is kept.
+  void FinishShares(NodeCost& cost) const {
+    std::vector<double> first(shares_.size(), kInfinity);
+    for (const auto& shares : cost.shares) {
+      for (size_t i = 0; i < shares.size(); ++i) first[i] = std::min(first[i], shares[i].forward);
+    }
+    for (auto& shares : cost.shares) {
+      for (size_t i = 0; i < shares.size(); ++i) {
+        shares[i].forward = first[i];
+        if (shares_[i].less) shares[i].forward = std::min(shares[i].forward, first[i - 1]);
+        if (shares_[i].more) shares[i].forward = std::min(shares[i].forward, first[i + 1]);
+      }
+      std::erase_if(shares, [](const ShareCost& share) { return share.passes == kInfinity; });
+      Thin(shares);
+    }
+  }
+
   const BoundProblem& problem_;
   const CostModel& costs_;
-  const std::vector<int64_t> sizes_;
+  const std::vector<Share> shares_;
   std::vector<Bytes> memory_;  // By kind: the largest.
 };
 

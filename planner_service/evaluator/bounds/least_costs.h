@@ -21,6 +21,10 @@ namespace stagewright {
 struct ShareCost {
   double passes = 0;      // Forward pass and input half of one action.
   double per_sample = 0;  // Forward and whole backward pass over the samples.
+  double backward = 0;    // The backward pass of these.
+  // The forward pass of one action of any replica of the same stage, on any kind: shares of a
+  // stage differ by one sample at most.
+  double forward = 0;
 };
 
 // The least a node can cost; ns, each minimum on its own. All 0 for replicated constants.
@@ -31,9 +35,10 @@ struct NodeCost {
   double update = 0;
   HeldBytes bytes;
   // By kind; infinite or empty where the node cannot run.
-  std::vector<double> per_sample;              // Forward + backward, a sample.
-  std::vector<double> to_predecessors;         // Forward + input half, a sample.
-  std::vector<std::vector<ShareCost>> shares;  // The lower convex hull over S, passes ascending.
+  std::vector<double> per_sample;       // Forward + backward, a sample.
+  std::vector<double> to_predecessors;  // Forward + input half, a sample.
+  // Over S, less what a mixture of two others has none of whose costs larger; passes ascending.
+  std::vector<std::vector<ShareCost>> shares;
 };
 
 // A problem with what the bounds ask of it; immutable. References outlive it.

@@ -22,17 +22,40 @@ struct Tightness {
   double gap = 0;
 };
 
-void Compare(const SmallProblem& small, const char* planner, Tightness& tightness) {
+// What a problem permits beside what all do.
+struct Permissions {
+  Optimizer optimizer = Optimizer::kSgd;
+  OptimizerSharding sharding = OptimizerSharding::kNone;
+  PlanOptions plan;
+};
+
+// All combinations, one after the other.
+Permissions PermissionsOf(int32_t index) {
+  Permissions permissions;
+  if (index % 2 == 1) permissions.optimizer = Optimizer::kAdam;
+  if (index % 4 >= 2) permissions.sharding = OptimizerSharding::kStates;
+  permissions.plan.per_stage_micro_batch = index % 8 >= 4;
+  permissions.plan.max_k = index % 16 >= 8 ? 2 : 1;
+  return permissions;
+}
+
+void Compare(const SmallProblem& small, const char* planner, const Permissions& permissions,
+             Tightness& tightness) {
   SCOPED_TRACE(small.name);
   BoundOptions options;
-  options.optimizer = small.optimizer;
+  options.optimizer = permissions.optimizer;
+  options.sharding = permissions.sharding;
   const BoundParts parts = BoundPartsOf(small.graph, small.operators, small.cluster, *small.costs,
                                         small.mini_batch, options);
   SearchContext context;
-  const Outcome outcome = MakePlanner(planner).value()->Solve(small.problem(), {}, context).value();
+  Problem problem = small.problem();
+  problem.optimizer = permissions.optimizer;
+  problem.optimizer_sharding = permissions.sharding;
+  const Outcome outcome =
+      MakePlanner(planner).value()->Solve(problem, permissions.plan, context).value();
   if (!outcome.strategy) return;
   EvaluateOptions evaluate;
-  evaluate.optimizer = small.optimizer;
+  evaluate.optimizer = permissions.optimizer;
   const Nanos optimum =
       Evaluate(small.graph, small.cluster, *small.costs, *outcome.strategy, evaluate)
           ->iteration_time;
@@ -55,11 +78,11 @@ void Report(const char* what, const Tightness& tightness) {
 TEST(LowerBoundPropertyTest, NoOptimumIsBelow) {
   Tightness small;
   for (int32_t i = 0; i < testing::kSmallProblems; ++i)
-    Compare(*testing::MakeSmallProblem(i), "exact", small);
+    Compare(*testing::MakeSmallProblem(i), "exact", {}, small);
   Report("small problems", small);
   Tightness lean;
   for (int32_t i = 0; i < testing::kLeanProblems; ++i)
-    Compare(*testing::MakeLeanProblem(i), "exact", lean);
+    Compare(*testing::MakeLeanProblem(i), "exact", PermissionsOf(i), lean);
   Report("lean problems", lean);
   EXPECT_GT(small.solved + lean.solved, 450);
   EXPECT_LT(small.gap, small.gap_before);
@@ -70,7 +93,7 @@ TEST(LowerBoundPropertyTest, NoOptimumIsBelow) {
 TEST(LowerBoundPropertyTest, NoPlanOfAutoIsBelow) {
   Tightness lean;
   for (int32_t i = 0; i < testing::kLeanProblems; i += 5)
-    Compare(*testing::MakeLeanProblem(i), "auto", lean);
+    Compare(*testing::MakeLeanProblem(i), "auto", PermissionsOf(i), lean);
   Report("lean problems, auto", lean);
   EXPECT_GT(lean.solved, 50);
   EXPECT_GT(lean.close, 5);

@@ -29,25 +29,48 @@ class LaunchedCosts : public CostModel {
   std::string Description() const override { return "launched"; }
 };
 
-double Millis(const Graph& graph, int32_t devices, int64_t mini_batch) {
+double Millis(const Graph& graph, int32_t devices, int64_t mini_batch,
+              const CostModel& costs = LaunchedCosts()) {
   const OperatorGraph operators = OneOperatorPerNode(graph).value();
   const Cluster cluster = FlatCluster(devices);
   const BoundProblem problem =
-      MakeBoundProblem(graph, operators, cluster, LaunchedCosts(), mini_batch, Optimizer::kSgd);
+      MakeBoundProblem(graph, operators, cluster, costs, mini_batch, Optimizer::kSgd);
   return BoundJointly(problem, BoundWork(problem)) * 1e-6;
 }
 
 TEST(JointBoundTest, LargeSharesAndShortWaysExcludeEachOther) {
-  // Two nodes, two samples, two devices. Shares of one make 12 ms of work on each device and a way
-  // of 8 + 2 ms, shares of two 9 ms and 12 + 2 ms. Samples may differ: at best 5 of 7 are alone.
-  EXPECT_NEAR(Millis(ProfiledChain(2, {1, 2, 0, 0, {}}), 2, 2), 78.0 / 7, 0.01);
-}
-
-TEST(JointBoundTest, EveryBranchHasAWay) {
-  // Two chains of two on four devices: each like the chain alone on two.
+  // Two chains of two nodes, two samples, two devices for each. Shares of one make 12 ms of work on
+  // each device and a way of 8 + 2 ms, shares of two 9 ms and 12 + 2 ms. Samples may differ: at
+  // best 5 of 7 are alone.
   const Graph two =
       ProfiledGraph({{1, 2, 0, 0, {}}, {1, 2, 0, 0, {0}}, {1, 2, 0, 0, {}}, {1, 2, 0, 0, {2}}});
   EXPECT_NEAR(Millis(two, 4, 2), 78.0 / 7, 0.06);
+}
+
+TEST(JointBoundTest, WithOneLossBackwardPassesWaitForIt) {
+  // Like one of these chains. Shares of one are at the loss after 4 ms and then make 8 ms of work
+  // on each device, shares of two after 6 ms and make 6 ms.
+  EXPECT_NEAR(Millis(ProfiledChain(2, {1, 2, 0, 0, {}}), 2, 2), 12, 0.06);
+}
+
+TEST(JointBoundTest, EveryBranchHasAWayToTheLoss) {
+  // Branches of two nodes before a loss that takes a tenth of their time: a way of 2.1 nodes to it,
+  // and 4.1 nodes of work on four devices that can only follow.
+  class Costs : public LaunchedCosts {
+    OperatorTime Time(NodeId node, const DeviceKind& kind, int64_t samples) const override {
+      OperatorTime time = LaunchedCosts::Time(node, kind, samples);
+      if (node.index() != 4) return time;
+      return {time.forward / 10, time.backward / 10, time.backward_input / 10,
+              time.backward_weight / 10};
+    }
+  };
+  const Graph graph = ProfiledGraph({{1, 2, 0, 0, {}},
+                                     {1, 2, 0, 0, {0}},
+                                     {1, 2, 0, 0, {}},
+                                     {1, 2, 0, 0, {2}},
+                                     {1, 2, 0, 0, {1, 3}}});
+  // Shares of one: 4.2 + 8.2 ms; of two: 6.3 + 6.15 ms. Work alone is 12.3 and 9.225 ms.
+  EXPECT_NEAR(Millis(graph, 4, 2, Costs()), 12.4, 0.1);
 }
 
 TEST(JointBoundTest, WithOneDeviceItIsWork) {

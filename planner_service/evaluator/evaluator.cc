@@ -133,7 +133,8 @@ absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
   RETURN_IF_ERROR(program.status());
   evaluation.program = *std::move(program);
   RETURN_IF_ERROR(Poll(options));
-  RETURN_IF_ERROR(Validate(evaluation.program, {}));  // Memory: below, with advice.
+  // Memory: below, with advice.
+  if (!options.brief) RETURN_IF_ERROR(Validate(evaluation.program, {}));
   RETURN_IF_ERROR(Poll(options));
 
   const std::unique_ptr<Durations> durations =
@@ -149,6 +150,7 @@ absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
     evaluation.samples_per_second =
         static_cast<double>(strategy.mini_batch) / ToSeconds(evaluation.iteration_time);
   }
+  if (options.brief) return evaluation;
   evaluation.depth = Depth(stage_graph);
   evaluation.bubble_ratio = BubbleRatio(evaluation);
   evaluation.stages = ReportStages(evaluation, *durations);

@@ -47,6 +47,9 @@ struct EvaluateOptions {
   ReceivePosting posting = {};
   // Asked now and then, in a long evaluation every few hundredths of a second: true ends it.
   std::function<bool()> stop;
+  // Without what is for answers only, a fifth of the work: the proof by Validate(), `depth`,
+  // `bubble_ratio` and `stages`. What deadlocks or needs too much memory is refused all the same.
+  bool brief = false;
 };
 
 // CANCELLED if `stop` says so. FAILED_PRECONDITION names the broken condition (C1-C4), or a tensor

@@ -24,9 +24,11 @@ constexpr double kLeastGain = 0.01;
 // The work of all searches of a request, and the part of it that the graph as it is gets, times
 // what of its bound is left where cutting promises something: one that binds by far is cut anyway.
 // With less than a twentieth left no further operator is tried.
-constexpr Nanos kMostWork = 8'000 * kMillisecond;
+constexpr Nanos kMostWork = 6'400 * kMillisecond;
 constexpr double kUncut = 0.5;
 constexpr int64_t kTooLittle = 20;
+// Bounds of cuts in other numbers of parts that are no further apart count as equal.
+constexpr double kAlike = 1.1;
 
 bool IsFasterBy(Nanos time, Nanos than, double share) {
   return static_cast<double>(time) < (1 - share) * static_cast<double>(than);
@@ -263,15 +265,25 @@ class SplitSearch {
 
   absl::StatusOr<std::optional<PlanResponse>> BestOf(const std::vector<OperatorSplit>& splits,
                                                      NodeId node, Nanos before) {
+    // What promises most comes first: it may show that the rest promises nothing.
+    std::vector<std::pair<Nanos, std::vector<OperatorSplit>>> tries;
+    for (int32_t parts : PartsOf(request_, node)) {
+      std::vector<OperatorSplit> more = With(splits, *request_.graph, node, parts);
+      ASSIGN_OR_RETURN(const Nanos bound, BoundOf(more));
+      tries.emplace_back(bound, std::move(more));
+    }
+    std::stable_sort(tries.begin(), tries.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     std::optional<PlanResponse> best;
-    const std::vector<int32_t> tried = PartsOf(request_, node);
-    // Half of a try's part is left for what comes behind.
-    double tries = static_cast<double>(tried.size()) + 0.5;
-    for (int32_t parts : tried) {
-      if (context_.Expired()) break;
-      const std::vector<OperatorSplit> more = With(splits, *request_.graph, node, parts);
-      if (!SplitGraphsOf(request_, more).ok()) continue;  // Nobody asked for it.
-      ASSIGN_OR_RETURN(PlanResponse response, Solve(more, PartOfWork(1 / tries--)));
+    for (auto one = tries.begin(); one != tries.end() && !context_.Expired(); ++one) {
+      const auto& [bound, more] = *one;
+      if (!IsFasterBy(bound, best.has_value() ? TimeOf(*best) : before, kLeastGain)) break;
+      // Shared out evenly between those that promise as much, with half of a part left for others.
+      const double alike =
+          0.5 + static_cast<double>(std::count_if(one, tries.end(), [&](const auto& t) {
+            return static_cast<double>(t.first) < kAlike * static_cast<double>(one->first);
+          }));
+      ASSIGN_OR_RETURN(PlanResponse response, Solve(more, PartOfWork(1 / alike)));
       if (!response.best.has_value() || !IsFasterBy(TimeOf(response), before, kLeastGain)) continue;
       if (!best.has_value() || TimeOf(response) < TimeOf(*best)) best = std::move(response);
     }

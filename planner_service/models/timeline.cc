@@ -10,7 +10,6 @@
 namespace stagewright {
 namespace {
 
-// About as much work as a thousand polls are worth elsewhere: its messages count, too.
 constexpr int64_t kPassesPerPoll = 250;
 
 // Indices of the messages by one of their ends, and where those of each unit begin.
@@ -266,7 +265,9 @@ double Timeline::ByTime(const Options& options) {
   size_t ended = 0;
   while (!events_.empty()) {
     ++ended;
-    if (options.context && ended % kPassesPerPoll == 0 && options.context->Expired()) return kNever;
+    if (options.context && ended % kPassesPerPoll == 0 &&
+        options.context->Expired(kPassesPerPoll * work::kTimelinePass))
+      return kNever;
     const auto [now, position] = events_.front();
     std::pop_heap(events_.begin(), events_.end(), std::greater<>());
     events_.pop_back();

@@ -22,23 +22,34 @@ Nanos SearchContext::WorkLeft() const {
   return left;
 }
 
-int64_t EffortOfJudging(const Strategy& strategy) {
-  constexpr int64_t kEffortPerShare = 8;  // A replica's micro-batch: passes, transfers, memory.
+namespace {
+
+// Replicas' micro-batches.
+int64_t SharesOf(const Strategy& strategy) {
   int64_t shares = 0;
   for (const Stage& stage : strategy.stages) {
     shares += static_cast<int64_t>(stage.devices.size()) *
               (strategy.mini_batch / std::max<int64_t>(1, stage.micro_batch));
   }
-  return kEffortPerShare * shares;
+  return shares;
+}
+
+}  // namespace
+
+int64_t EffortOfJudging(const Strategy& strategy) {
+  constexpr int64_t kEffortPerShare = 8;  // Passes, transfers, memory.
+  return kEffortPerShare * SharesOf(strategy);
 }
 
 Nanos WorkOfJudging(const Strategy& strategy) {
-  constexpr Nanos kWorkPerEffort = 500;
-  constexpr Nanos kWorkPerHeldNode = 20;  // What each device of a stage holds of a node.
-  int64_t held = 0;
-  for (const Stage& stage : strategy.stages)
-    held += std::ssize(stage.devices) * std::ssize(stage.nodes);
-  return kWorkPerEffort * EffortOfJudging(strategy) + kWorkPerHeldNode * held;
+  Nanos work = work::kShare * SharesOf(strategy);
+  for (const Stage& stage : strategy.stages) {
+    const int64_t devices = std::ssize(stage.devices);
+    const int64_t nodes = std::ssize(stage.nodes);
+    work += work::kNode * nodes + work::kHeldNode * devices * nodes;
+    work += work::kSumPair * devices * (devices - 1);
+  }
+  return work;
 }
 
 }  // namespace stagewright

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/strategy/strategy.h"
+#include "planner_service/planner/work_units.h"
 
 namespace stagewright {
 
@@ -55,8 +56,9 @@ class SearchContext {
   }
 
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-  bool Expired() const {
-    Spend(kWorkOfPoll);
+  // `since`: the work since the last poll, where the search counts it.
+  bool Expired(Nanos since = work::kPoll) const {
+    Spend(since);
     return IsOver();
   }
   // Whether a poll has said so because of a deadline or a cancellation, this context's own or that
@@ -91,8 +93,6 @@ class SearchContext {
   std::function<MeasureStrategy(const Problem&)> measure;
 
  private:
-  static constexpr Nanos kWorkOfPoll = 800;
-
   bool IsOver() const;
 
   const SearchContext* outer_ = nullptr;

@@ -22,13 +22,8 @@ bool IsSame(const Strategy& a, const Strategy& b) {
          std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(), same_stage);
 }
 
-}  // namespace
-
-absl::StatusOr<Verdict> VerdictOn(const Problem& problem, const Strategy& strategy,
-                                  std::function<bool()> stop) {
-  EvaluateOptions options;
-  options.optimizer = problem.optimizer;
-  options.stop = std::move(stop);
+absl::StatusOr<Verdict> VerdictWith(const Problem& problem, const Strategy& strategy,
+                                    const EvaluateOptions& options) {
   const absl::StatusOr<Evaluation> evaluation =
       Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, options);
   Verdict verdict;
@@ -44,6 +39,25 @@ absl::StatusOr<Verdict> VerdictOn(const Problem& problem, const Strategy& strate
     verdict.peak = std::max(verdict.peak, device.peak_memory);
   }
   return verdict;
+}
+
+}  // namespace
+
+absl::StatusOr<Verdict> VerdictOn(const Problem& problem, const Strategy& strategy,
+                                  std::function<bool()> stop) {
+  EvaluateOptions options;
+  options.optimizer = problem.optimizer;
+  options.stop = std::move(stop);
+  return VerdictWith(problem, strategy, options);
+}
+
+absl::StatusOr<Verdict> SearchVerdictOn(const Problem& problem, const Strategy& strategy,
+                                        std::function<bool()> stop) {
+  EvaluateOptions options;
+  options.optimizer = problem.optimizer;
+  options.stop = std::move(stop);
+  options.brief = true;
+  return VerdictWith(problem, strategy, options);
 }
 
 absl::Status Judge::Consider(std::vector<Proposal> proposals, int64_t most, double hope) {
@@ -89,7 +103,7 @@ absl::StatusOr<Verdict> Judge::VerdictOnce(const Strategy& strategy) {
   // What is there already is the answer when the time is over.
   std::function<bool()> stop;
   if (best_ != nullptr) stop = [this] { return context_.Expired(); };
-  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  ASSIGN_OR_RETURN(const Verdict verdict, SearchVerdictOn(problem_, strategy, std::move(stop)));
   if (verdict.time || !verdict.rejection.ok()) known.emplace_back(strategy, verdict);
   return verdict;
 }

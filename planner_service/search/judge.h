@@ -32,6 +32,11 @@ struct Verdict {
 absl::StatusOr<Verdict> VerdictOn(const Problem& problem, const Strategy& strategy,
                                   std::function<bool()> stop = nullptr);
 
+// The same for what a planner made and compares with others: briefly (EvaluateOptions::brief), as
+// the front door evaluates the answer.
+absl::StatusOr<Verdict> SearchVerdictOn(const Problem& problem, const Strategy& strategy,
+                                        std::function<bool()> stop = nullptr);
+
 struct Proposal {
   Strategy strategy;
   double estimate = 0;  // Iteration time that the planner expects, seconds.

@@ -11,9 +11,6 @@ namespace {
 
 // Neighbours without an improvement of the best draft until the search goes back to it.
 constexpr int32_t kPatience = 400;
-// The work of making a unit of a task graph, or of adding an operator to one; and of a link.
-constexpr Nanos kWorkOfUnit = 50;
-constexpr Nanos kWorkOfLink = 250;
 
 }  // namespace
 
@@ -60,36 +57,34 @@ LocalSearch::LocalSearch(const OperatorCosts& costs, const PlanOptions& options,
 ListResult LocalSearch::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
                                  Nanos limit) {
   ++states_;
-  const int64_t before = passes_;
   ListResult result = scheduler_.Run(graph, rule, orders, limit);
   // Making the graph and the draft takes about as long as a pass for two operators, a unit or a
   // link.
   passes_ += result.work + costs_.size() / 2 +
              static_cast<int64_t>(graph.units.size() + graph.links.size());
-  Spend(passes_ - before, graph);
+  context_.Spend(work::kListPass * result.work);
   return result;
 }
 
-// Making the graph is work for every operator, unit and link.
-void LocalSearch::Spend(int64_t passes, const TaskGraph& graph) const {
-  context_.Spend(kWorkOfPass * passes + kWorkOfUnit * (std::ssize(graph.units) + costs_.size()) +
-                 kWorkOfLink * std::ssize(graph.links));
+TaskGraph LocalSearch::GraphOf(const Draft& draft) const {
+  TaskGraph graph = MakeTaskGraph(costs_, draft, memory_share_);
+  context_.Spend(work::kTaskUnit * (std::ssize(graph.units) + costs_.size()) +
+                 work::kTaskLink * std::ssize(graph.links));
+  return graph;
 }
 
 std::optional<double> LocalSearch::Promise(Draft& draft) const {
   if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
     return std::nullopt;
   }
-  const TaskGraph graph = MakeTaskGraph(costs_, draft, memory_share_);
-  Spend(0, graph);
-  return stagewright::Promise(graph);
+  return stagewright::Promise(GraphOf(draft));
 }
 
 std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
   if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
     return std::nullopt;
   }
-  const TaskGraph graph = MakeTaskGraph(costs_, draft, memory_share_);
+  const TaskGraph graph = GraphOf(draft);
   std::optional<RatedDraft> best;
   const auto consider = [&](const ListRule& rule) {
     const Nanos limit = best.has_value() ? best->estimate : std::numeric_limits<Nanos>::max();
@@ -115,13 +110,14 @@ RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double thresho
   const int64_t first = passes_;
   RatedDraft best = start;
   RatedDraft current = std::move(start);
-  ListResult last = Schedule(MakeTaskGraph(costs_, current.draft, memory_share_), current.rule);
+  ListResult last = Schedule(GraphOf(current.draft), current.rule);
   // Trying all rules costs about as many schedules; where that is much of the budget, moves are
   // better.
   const bool retry = (passes_ - first) * static_cast<int64_t>(rules_.size()) <= budget / 4;
+  const Nanos move = work::kPoll + work::kMovedOperator * costs_.size();
   int32_t idle = 0;
   int32_t wasted = 0;
-  while (passes_ - first < budget && wasted < 1000 && !context_.Expired()) {
+  while (passes_ - first < budget && wasted < 1000 && !context_.Expired(move)) {
     const double left = 1 - static_cast<double>(passes_ - first) / static_cast<double>(budget);
     Draft neighbour = current.draft;
     bool changed = moves_.Change(last, random, neighbour);
@@ -131,7 +127,7 @@ RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double thresho
       continue;
     }
     wasted = 0;
-    const TaskGraph graph = MakeTaskGraph(costs_, neighbour, memory_share_);
+    const TaskGraph graph = GraphOf(neighbour);
     ListRule rule = current.rule;
     if (random.OneIn(8)) {
       const int32_t rounds = rule.rounds;
@@ -157,7 +153,7 @@ RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double thresho
     idle = 0;
     if (retry) best = AllRules(best);
     current = best;
-    last = Schedule(MakeTaskGraph(costs_, current.draft, memory_share_), current.rule);
+    last = Schedule(GraphOf(current.draft), current.rule);
   }
   return retry ? AllRules(best) : best;
 }
@@ -169,8 +165,7 @@ RatedDraft LocalSearch::AllRules(const RatedDraft& rated) {
 
 Strategy LocalSearch::ToStrategy(const RatedDraft& rated) {
   Strategy strategy = stagewright::ToStrategy(costs_.problem(), rated.draft);
-  ListResult result =
-      Schedule(MakeTaskGraph(costs_, rated.draft, memory_share_), rated.rule, /*orders=*/true);
+  ListResult result = Schedule(GraphOf(rated.draft), rated.rule, /*orders=*/true);
   SetOrders(*costs_.problem().graph, std::move(result.orders), strategy);
   return strategy;
 }

@@ -30,9 +30,6 @@ struct RatedDraft {
 std::vector<ListRule> ListRules(bool split_backward);
 std::vector<ListRule> FewListRules(bool split_backward);
 
-// What a pass or message of a schedule is in work (SearchContext).
-inline constexpr Nanos kWorkOfPass = 45;
-
 // The passes of a draft, a backward pass for two.
 int64_t PassesOf(const Problem& problem, const Draft& draft);
 
@@ -64,7 +61,7 @@ class LocalSearch {
   int64_t passes() const { return passes_; }  // Work so far, as `budget`.
 
  private:
-  void Spend(int64_t passes, const TaskGraph& graph) const;
+  TaskGraph GraphOf(const Draft& draft) const;
   RatedDraft AllRules(const RatedDraft& rated);  // With another rule if one is faster.
   ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false,
                       Nanos limit = std::numeric_limits<Nanos>::max());

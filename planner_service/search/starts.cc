@@ -24,8 +24,6 @@ constexpr int32_t kMostLoops = 32;
 constexpr int32_t kMostSlices = 64;
 // Groups, at most: nobody fills longer pipelines.
 constexpr int32_t kMostGroups = 64;
-// The work of laying out an operator.
-constexpr Nanos kWorkOfLayout = 200;
 
 enum class Placement { kInterleaved, kVShaped };
 
@@ -395,7 +393,7 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
   for (const Shape& shape :
        Shapes(problem, options, branches && options.num_stages == 0, most_micro_batches)) {
     if (context.Expired()) break;
-    context.Spend(kWorkOfLayout * costs.size());
+    context.Spend(work::kLayout * costs.size());
     for (bool one_run : {false, true}) {
       if (!one_run && (options.num_stages > 0 || !branches)) continue;
       if (one_run && shape.shared != Shared::kInGroups) continue;

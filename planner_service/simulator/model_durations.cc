@@ -74,7 +74,7 @@ class ModelDurations : public Durations {
     Nanos each_pass = 0;
   };
   struct StageTimes {
-    std::vector<FixedCost> fixed;  // By replica.
+    std::vector<FixedCost> fixed;  // By replica, devices ascending.
     std::vector<Entry> entries;    // Few: shares of one stage differ by at most one sample.
     Bytes trained = 0;             // What optimizer steps go over.
     int64_t parameters = 0;        // How many they update.
@@ -232,10 +232,10 @@ void ModelDurations::AddFixedCosts(const DeviceProgram& device) {
 }
 
 Nanos ModelDurations::FixedCostOf(const StageTimes& times, DeviceId device) const {
-  for (const FixedCost& fixed : times.fixed) {
-    if (fixed.device == device) return fixed.each_pass;
-  }
-  return 0;
+  const auto fixed =
+      std::lower_bound(times.fixed.begin(), times.fixed.end(), device,
+                       [](const FixedCost& one, DeviceId wanted) { return one.device < wanted; });
+  return fixed == times.fixed.end() || fixed->device != device ? 0 : fixed->each_pass;
 }
 
 const ModelDurations::Entry* ModelDurations::Find(const StageTimes& times, int32_t kind,

@@ -57,7 +57,7 @@ constexpr double kThresholds[] = {0.012, 0.05, 0.1, 0.2};
 
 // The work of searching with these budgets, where all of them are used up.
 Nanos WorkOf(int64_t budget) {
-  return kWorkOfPass * (kStartsBudget + kRatingBudget + budget) + kWorkOfBudgetedJudging;
+  return work::kListPass * (kStartsBudget + kRatingBudget + budget) + kWorkOfBudgetedJudging;
 }
 
 // Whether a graph of stages can be nothing but a sequence.

@@ -56,7 +56,7 @@ absl::StatusOr<Verdict> Incumbents::Judge(const Strategy& strategy) {
   // Without an answer, the first one is worth a late end.
   std::function<bool()> stop;
   if (best_.has_value()) stop = [this] { return context_.Expired(); };
-  ASSIGN_OR_RETURN(Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  ASSIGN_OR_RETURN(Verdict verdict, SearchVerdictOn(problem_, strategy, std::move(stop)));
   if (!verdict.rejection.ok()) rejection_ = verdict.rejection;
   return verdict;
 }

@@ -24,21 +24,27 @@ constexpr int64_t kLarge = 20'000;
 // out.
 constexpr int64_t kHuge = 200'000;
 
+// Parts of the members' work that is left which one may take; less for a baseline, which has many
+// strategies judged that searches soon leave behind.
+constexpr double kOneMember = 0.5;
+constexpr double kBaseline = 0.15;
+
 }  // namespace
 
 std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& options) {
   std::vector<AutoMember> members;
   const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
   const int64_t fewer = kEffort * kLarge / std::max(kLarge, size);
-  const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort) {
+  const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort,
+                       double work = kOneMember) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
-    members.push_back({std::move(planner), sequential, WithEffort(options, effort), false});
+    members.push_back({std::move(planner), sequential, WithEffort(options, effort), work, false});
   };
   add(MakeSinglePlanner(), true, fewer);
   add(MakeDataParallelPlanner(), true, fewer);
   if (problem.cluster->size() == 1) return members;
-  add(MakeGPipePlanner(), true, fewer);
+  add(MakeGPipePlanner(), true, fewer, kBaseline);
   for (const bool graph : {false, true}) {
     const size_t before = members.size();
     add(graph ? MakeGraphPipePlanner() : MakeSequentialPlanner(), !graph, kEffort);

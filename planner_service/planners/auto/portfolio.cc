@@ -21,14 +21,11 @@ namespace {
 
 // Memories that a member runs with again, over what its first answer needs.
 constexpr double kMemories[] = {1.6, 1.25, 0.95, 0.75, 0.55, 0.4};
-// Parts of the work that is left which may go to all members, to one of them, and to one that runs
-// again; and to the search without nodes that need the whole mini-batch.
+// Parts of the work that is left which may go to all members, and to one that runs again; and to
+// the search without nodes that need the whole mini-batch.
 constexpr double kMembers = 0.45;
-constexpr double kOneMember = 0.5;
 constexpr double kAgain = 0.4;
 constexpr double kWithWholeStages = 0.5;
-// The work of a member that looks at all pairs of devices, for each.
-constexpr Nanos kWorkOfPair = 200;
 
 // Where one device is as fast as several.
 void WarnOfIdleDevices(const Incumbents& incumbents, Outcome& outcome) {
@@ -86,8 +83,8 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
   const SearchContext members(context, PartOfWork(context, kMembers));
   for (const AutoMember& member : AutoMembers(problem, options)) {
     if (members.Expired()) break;
-    const SearchContext part(members, PartOfWork(members, kOneMember));
-    part.Spend(kWorkOfPair * int64_t{problem.cluster->size()} * problem.cluster->size());
+    const SearchContext part(members, PartOfWork(members, member.most_work));
+    part.Spend(work::kDevicePair * int64_t{problem.cluster->size()} * problem.cluster->size());
     SearchContext own(part, member.most_effort);
     // The very first plan is passed on at once: a member may look at many before it answers.
     own.on_improvement = [&](const Strategy& strategy) {
@@ -139,6 +136,10 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
   none.termination = Termination::kLimit;
   ASSIGN_OR_RETURN(const std::vector<Strategy> members,
                    RunMembers(problem, options, context, incumbents, none, outcome));
+  // Whoever asked judges the answers once more.
+  for (const auto* answer : {&incumbents.best(), &incumbents.sequential()}) {
+    if (answer->has_value()) context.Spend(WorkOfJudging(**answer));
+  }
   Nanos bound = 0;
   const auto optimal = [&] {
     return incumbents.best().has_value() && incumbents.best_time() <= bound;

@@ -35,7 +35,7 @@ absl::StatusOr<bool> Consider(const Problem& problem, Strategy strategy, SearchC
                               Nanos& best, Outcome& outcome, absl::Status& rejection) {
   context.Charge(EffortOfJudging(strategy));
   context.Spend(WorkOfJudging(strategy));
-  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, strategy));
+  ASSIGN_OR_RETURN(const Verdict verdict, SearchVerdictOn(problem, strategy));
   ++outcome.states;
   ++outcome.candidates;
   if (!verdict.rejection.ok()) {

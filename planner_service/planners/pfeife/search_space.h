@@ -37,7 +37,7 @@ class SearchSpace {
 
   // Searches end after so much more effort (Effort::passes).
   void Allow(int64_t passes) { effort_.most_passes = effort_.passes + passes; }
-  bool Ended() const { return effort_.passes >= effort_.most_passes || context_.Expired(); }
+  bool Ended() { return effort_.Ended(context_); }
   const Effort& effort() const { return effort_; }
 
  private:

@@ -37,7 +37,7 @@ std::vector<Cuts> SplitSearch::Run(const LoopedShape& shape,
   beam_.clear();
   paths_.clear();
   seen_.clear();
-  graph_ = DependencyGraph::Create(shape);
+  graph_ = MakeGraph(shape);
   peak_memory_.reset();
   effort_.passes += 2 * int64_t{shape.slices()} * shape.micro_batches;
   if (!graph_) return {};
@@ -54,8 +54,13 @@ std::vector<Cuts> SplitSearch::Run(const LoopedShape& shape,
   return found;
 }
 
+std::optional<DependencyGraph> SplitSearch::MakeGraph(const LoopedShape& shape) const {
+  context_.Spend(work::kMadePass * 2 * int64_t{shape.slices()} * shape.micro_batches);
+  return DependencyGraph::Create(shape);
+}
+
 double SplitSearch::TimeOf(const LoopedShape& shape, const std::vector<int32_t>& points) {
-  std::optional<DependencyGraph> graph = DependencyGraph::Create(shape);
+  std::optional<DependencyGraph> graph = MakeGraph(shape);
   if (!graph) return -1;
   model_.Slices(points, devices_, slices_);
   effort_.passes += 2 * graph->size();
@@ -65,7 +70,7 @@ double SplitSearch::TimeOf(const LoopedShape& shape, const std::vector<int32_t>&
 
 std::optional<Cuts> SplitSearch::Rate(const LoopedShape& shape,
                                       const std::vector<int32_t>& points) {
-  graph_ = DependencyGraph::Create(shape);
+  graph_ = MakeGraph(shape);
   peak_memory_.reset();
   if (!graph_) return std::nullopt;
   model_.Slices(points, devices_, slices_);
@@ -184,9 +189,13 @@ double SplitSearch::Excess(const std::vector<int32_t>& points) {
     return most;
   };
   // Mostly there is plenty, whenever passes run.
-  if (!peak_memory_) peak_memory_.emplace(graph_->shape(), model_.recompute());
+  if (!peak_memory_) {
+    peak_memory_.emplace(graph_->shape(), model_.recompute());
+    context_.Spend(work::kMadePass * graph_->size());
+  }
   if (excess(peak_memory_->AtMost(memory, slices_)) <= 0) return 0;
   effort_.passes += graph_->size();
+  context_.Spend(work::kTimelinePass * graph_->size());
   return excess(peak_memory_->Estimate(memory, slices_));
 }
 

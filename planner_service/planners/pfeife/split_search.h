@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -39,6 +40,13 @@ struct Effort {
   int64_t most_passes = 0;  // The search ends when `passes` reaches it.
   int64_t evaluated = 0;    // Cuts whose longest path was computed.
   int64_t bounded = 0;      // Cuts that a bound ruled out.
+  int64_t told = 0;         // Passes that the context knows of.
+
+  // Whether the search is over; tells the context of the passes since it was last asked.
+  bool Ended(const SearchContext& context) {
+    const Nanos since = work::kLoopedPass * (passes - std::exchange(told, passes));
+    return context.Expired(since) || passes >= most_passes;
+  }
 };
 
 class SplitSearch {
@@ -57,7 +65,8 @@ class SplitSearch {
   std::optional<Cuts> Rate(const LoopedShape& shape, const std::vector<int32_t>& points);
 
  private:
-  bool Ended() const { return effort_.passes >= effort_.most_passes || context_.Expired(); }
+  bool Ended() const { return effort_.Ended(context_); }
+  std::optional<DependencyGraph> MakeGraph(const LoopedShape& shape) const;
   void Consider(std::vector<int32_t> points);
   bool TooBusy(double most);
   bool TooLong(double most);

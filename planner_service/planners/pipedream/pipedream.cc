@@ -178,6 +178,7 @@ class PipeDreamSearch {
     const int64_t room = std::max<int64_t>(64, kMostEntries / tables / (levels[0].machines + 1));
     const int32_t most = levels.size() > 1 ? kMostHierarchicalStates : kMostStates;
     const States& states = StatesOf(static_cast<int32_t>(std::min<int64_t>(most, room)));
+    context_.Spend(work::kStateLayer * int64_t{states.size()} * oracle_.size());
     const Limits limits = LimitsOf(states, size, memory);
     Rules rules = RulesAsCoded();
     rules.overlapped_sync = overlapped_sync;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -15,6 +16,10 @@ constexpr double kRounding = 1 + 1e-12;
 constexpr double kOutside = -1;
 // States of the chain that the first bound comes from.
 constexpr size_t kCoarseChain = 64;
+// Pairs of states between two polls; a power of two.
+constexpr int64_t kPairsPerPoll = 64;
+// Numbers of machines that take as long as the rest of a number of replicas.
+constexpr int32_t kMachinesPerChoice = 4;
 
 // Machines that `work` keeps busy for `limit` seconds.
 double MachinesFor(double work, double limit) {
@@ -146,11 +151,13 @@ void Recurrence::RelaxPair(int32_t k, int32_t j, const double* before, double* a
       after[m] = std::min(after[m], std::max(before[m - replicas], stage));
     }
     ++visited_;
+    choices_ += 1 + (end - begin) / kMachinesPerChoice;
   }
 }
 
 void Recurrence::Relax(int32_t from_table, int32_t to_table, const std::vector<bool>* only) {
   int64_t polled = 0;
+  int64_t told = choices_;
   for (int32_t j = start_ + 1; j < states_.size(); ++j) {
     if (only != nullptr && !(*only)[j]) continue;
     if (low_[j] > high_[j] || Row(0, j)[0] == kOutside) continue;
@@ -159,7 +166,11 @@ void Recurrence::Relax(int32_t from_table, int32_t to_table, const std::vector<b
       if (k <= start_) break;
       if (low_[k] > high_[k] || (only != nullptr && !(*only)[k])) continue;
       if (Row(0, k)[0] == kOutside) continue;
-      if ((++polled & 63) == 0 && context_.Expired()) return;
+      if ((++polled & (kPairsPerPoll - 1)) == 0) {
+        const int64_t choices = choices_ - std::exchange(told, choices_);
+        if (context_.Expired(work::kStatePair * kPairsPerPoll + work::kStageChoice * choices))
+          return;
+      }
       RelaxPair(k, j, Row(from_table, k), after, low_[j], high_[j]);
     }
   }
@@ -279,7 +290,7 @@ std::vector<Split> Recurrence::Fewest(int32_t end, int32_t machines, double boun
         row[m] = {1, start_, m, 0};
       }
     }
-    if (context_.Expired()) continue;
+    if (context_.Expired(work::kStageChoice * std::ssize(states_.Before(j)))) continue;
     const double least = costs_.least.empty() ? 0 : costs_.least[end] - costs_.least[j];
     const int32_t spare =
         machines - static_cast<int32_t>(std::min<double>(machines, MachinesFor(least, limit_)));

@@ -127,6 +127,7 @@ class Recurrence {
   int32_t start_ = 0;
   int32_t last_;
   int64_t visited_ = 0;
+  int64_t choices_ = 0;    // Numbers of replicas tried (work::kStageChoice).
   double limit_ = kNever;  // No stage may take longer.
   double bandwidth_;
   double links_;

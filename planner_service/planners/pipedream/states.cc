@@ -16,6 +16,8 @@ namespace {
 
 // Beyond so many layers only one order is made: the others pay for themselves on small models.
 constexpr int32_t kMostLayersForOrders = 1500;
+// States that are compared with all before them between two polls.
+constexpr int32_t kStatesPerPoll = 16;
 
 // Kahn's algorithm; of the ready layers, the one with the least key comes first.
 template <typename Key>
@@ -157,11 +159,14 @@ States::States(const Dag& dag, const std::vector<double>& weight, const std::vec
   } else {
     members_ = SomeDownsets(Orders(dag, weight, output, context), weight, most);
   }
+  context.Spend(work::kStateLayer * int64_t{size()} * layers_);
   bool chain = true;
   for (int32_t s = 1; s < size() && chain; ++s) chain = Inside(members_[s - 1], members_[s]);
   before_.resize(size());
   for (int32_t s = 2; s < size(); ++s) {
-    if (!chain && s % 16 == 0 && context.Expired()) return;
+    if (!chain && s % kStatesPerPoll == 0 &&
+        context.Expired(work::kStatePair * kStatesPerPoll * s * (1 + layers_ / 512)))
+      return;
     for (int32_t k = s - 1; k > 0; --k) {
       if (chain || Inside(members_[k], members_[s])) before_[s].push_back(k);
     }

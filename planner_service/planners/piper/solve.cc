@@ -64,10 +64,8 @@ struct State {
   PiperStageCosts::Shape shape;
 };
 
-// Open states between two polls, and the work that one is, and that of the price of a stage.
+// Open states between two polls.
 constexpr int64_t kPollEvery = 4096;
-constexpr Nanos kWorkOfLook = 60;
-constexpr Nanos kWorkOfPrice = 500;
 
 class FamilySearch {
  public:
@@ -146,8 +144,8 @@ class FamilySearch {
 
   // Tells the context what was done since it was asked last.
   bool Expired() {
-    context_.Spend(kWorkOfLook * (looked_ - told_looked_) +
-                   kWorkOfPrice * (priced_ - told_priced_));
+    context_.Spend(work::kStageLook * (looked_ - told_looked_) +
+                   work::kStagePrice * (priced_ - told_priced_));
     told_looked_ = looked_;
     told_priced_ = priced_;
     expired_ = expired_ || context_.Expired();

@@ -107,6 +107,18 @@ TEST_F(JudgeTest, AVerdictIsATimeARefusalOrNothing) {
   EXPECT_TRUE(stopped.rejection.ok());
 }
 
+TEST_F(JudgeTest, ABriefVerdictIsTheSame) {
+  const Proposal fine = TwoStages(2, 0);
+  const Verdict whole = *VerdictOn(case_.problem, fine.strategy);
+  const Verdict brief = *SearchVerdictOn(case_.problem, fine.strategy);
+  EXPECT_EQ(brief.time, whole.time);
+  EXPECT_EQ(brief.peak, whole.peak);
+
+  Strategy broken = fine.strategy;
+  broken.stages[0].nodes.clear();
+  EXPECT_TRUE(absl::IsFailedPrecondition(SearchVerdictOn(case_.problem, broken)->rejection));
+}
+
 TEST(JudgeMemoryTest, AVerdictOnWhatDoesNotFitSaysHowMuchIsMissing) {
   const SearchCase small(testing::ProfiledChain(2, {10, 20, 0, kMiB, {}}),
                          testing::FlatCluster(2, 3 * kMiB), 8);

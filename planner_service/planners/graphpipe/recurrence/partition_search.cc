@@ -175,7 +175,9 @@ void PartitionSearch::Forget() {
 
 std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& limits) {
   const int32_t n = ranges_->oracle().size();
-  if (context_->Expired() || answers_.IsRefuted(t, limits)) return std::nullopt;
+  states_.Tell();
+  if (context_->Expired(relaxed_->WorkOfLeast()) || answers_.IsRefuted(t, limits))
+    return std::nullopt;
   if (std::optional<Partition> learnt = Learnt(t, limits)) return learnt;
   fit_.Aim(t * kTimeSlack);
   states_.Add(n);

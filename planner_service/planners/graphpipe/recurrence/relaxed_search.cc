@@ -130,12 +130,13 @@ double RelaxedSearch::LeastTime(int32_t devices, double most, double precision,
   double high = low;
   double step = 0.02;
   while (Least(high * kTimeSlack) > devices) {
-    if (high >= most || context.Expired()) return std::numeric_limits<double>::infinity();
+    if (high >= most || context.Expired(WorkOfLeast()))
+      return std::numeric_limits<double>::infinity();
     low = high;
     high = std::min(low * (1 + step), most);
     step *= 3;
   }
-  while (high > low * (1 + precision) && !context.Expired()) {
+  while (high > low * (1 + precision) && !context.Expired(WorkOfLeast())) {
     const double probe = (low + high) / 2;
     (Least(probe * kTimeSlack) > devices ? low : high) = probe;
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <vector>
@@ -57,6 +58,10 @@ class RelaxedSearch {
 
   // Fewest devices for the whole order at t, which is prepared from then on; kNone: no number.
   int32_t Least(double t);
+  // What that is in work.
+  Nanos WorkOfLeast() const {
+    return work::kFirstPassOption * int64_t{ranges_->oracle().size()} * std::ssize(options_);
+  }
   double prepared() const { return prepared_; }
   // Fewest devices for [0, end) at the prepared t.
   int32_t LeastBefore(int32_t end) const { return before_[end]; }

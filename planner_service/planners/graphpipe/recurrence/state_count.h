@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "planner_service/planner/planner.h"
 
@@ -17,15 +18,16 @@ class StateCount {
   bool Next() {
     if (++states_ <= next_poll_) return true;
     next_poll_ = states_ + kPollEvery;
-    context_->Spend(kWorkOfState * (states_ - told_));
-    told_ = states_;
-    return !context_->Expired();
+    return !context_->Expired(Untold());
   }
+  // Tells the context of what it has not been told yet.
+  void Tell() { context_->Spend(Untold()); }
   int64_t states() const { return states_; }
 
  private:
   static constexpr int64_t kPollEvery = 4096;
-  static constexpr Nanos kWorkOfState = 40;
+
+  Nanos Untold() { return work::kPartitionState * (states_ - std::exchange(told_, states_)); }
 
   const SearchContext* context_;
   int64_t states_ = 0;

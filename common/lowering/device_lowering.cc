@@ -203,15 +203,18 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
                   holders.front(),
                   {},
                   static_cast<int32_t>(r)};
+    const Bytes copy = ledger_.SumCopy(reduction);
     for (StageId s : holders) {
       const int32_t last = last_backward_[s.index()];
       if (last < 0) continue;
-      if (mark == PlannedReduction::kEnd) {
-        sum.after.push_back(last);
-      } else {
+      const bool beside = mark != PlannedReduction::kEnd;
+      if (beside) {
         sum.after_marks.push_back({last, mark});
-        sum.acquire = sum.release = ledger_.SumCopy(reduction);
+      } else {
+        sum.after.push_back(last);
       }
+      // Where the pass before it lets go of as much, the peak is that of the pass.
+      if (beside || copy > (*section_)[last].release) sum.acquire = sum.release = copy;
     }
     // The norm is that of summed gradients.
     if (reduction.gradient_norm) {

@@ -39,8 +39,7 @@ class MemoryLedger {
   Bytes SentActivation(const Piece& piece) const;
   Bytes SentGradient(const Piece& piece) const;
 
-  // What a sum that runs beside a backward pass holds (gradient_parts.h). Of one that follows it,
-  // nothing counts: the pass has let go of more.
+  // What a sum of gradients holds while it runs (gradient_parts.h).
   Bytes SumCopy(const Reduction& reduction) const;
 
   // What an optimizer step releases: the gradients that the stage's passes have made since the

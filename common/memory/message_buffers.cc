@@ -75,8 +75,9 @@ Bytes MessageBytes(const MessageTypes& types, const std::vector<ValueRef>& value
   return bytes;
 }
 
-bool IsPacked(const Graph& graph, const std::vector<ValueRef>& values) {
-  return values.size() != 1 || StorageOf(graph, values[0]) != values[0];
+bool IsPacked(const MessageTypes& types, const std::vector<ValueRef>& values) {
+  return values.size() != 1 || StorageOf(types.graph(), values[0]) != values[0] ||
+         types.MayBeCopied(values[0]);
 }
 
 std::map<Bytes, int32_t> MessageBuffers(const MessageTypes& types, const Program& program,
@@ -96,7 +97,7 @@ std::map<Bytes, int32_t> MessageBuffers(const MessageTypes& types, const Program
       const Bytes bytes = MessageBytes(types, values, action.samples.size());
       if (bytes == 0) continue;
       if (IsSend(action.kind)) {
-        if (IsPacked(types.graph(), values)) sends.insert({LaneOf(action), bytes});
+        if (IsPacked(types, values)) sends.insert({LaneOf(action), bytes});
         continue;
       }
       ends[passes.LastUse(action, i)].push_back(bytes);

@@ -21,9 +21,9 @@ inline constexpr Bytes kMessageAlignment = 16;
 // The size of a message with `values`, in this order, for `samples` samples; 0 for none.
 Bytes MessageBytes(const MessageTypes& types, const std::vector<ValueRef>& values, int64_t samples);
 
-// Whether a sender copies the values into one buffer. A value that is a tensor of its own is sent
-// from where it is.
-bool IsPacked(const Graph& graph, const std::vector<ValueRef>& values);
+// Whether a sender copies the values into one buffer. A value that is a tensor of its own, of the
+// message's type, is sent from where it is.
+bool IsPacked(const MessageTypes& types, const std::vector<ValueRef>& values);
 
 // How many buffers of which size a device holds at a time: of received messages from when they are
 // posted to the end of the last pass over their samples, or of the next pass if that joins them

@@ -262,6 +262,23 @@ bool AsksForType(const Node& node) {
                      [&](const NamedArgument& given) { return is_type(given.value); });
 }
 
+// Padding with a constant is an operator of its own, on no list; other ways are made of some that
+// are.
+bool PadsWithConstant(const Node& node) {
+  if (AtenName(node.target) != "pad") return false;
+  const auto is_constant = [](const Argument& argument) {
+    const auto* mode = std::get_if<std::string>(&argument.value);
+    return mode == nullptr || *mode == "constant";
+  };
+  return std::all_of(node.args.begin(), node.args.end(), is_constant) &&
+         std::all_of(node.kwargs.begin(), node.kwargs.end(),
+                     [&](const NamedArgument& given) { return is_constant(given.value); });
+}
+
+AutocastRule RuleFor(const Node& node, AutocastList list) {
+  return PadsWithConstant(node) ? AutocastRule::kAsTheyCome : RuleOf(node.target, list);
+}
+
 // The largest type of floating-point tensors that the node takes as they come; scalars count only
 // where there is nothing else.
 DType WidestOf(const Graph& graph, NodeId id, const std::vector<DType>& values,
@@ -323,7 +340,7 @@ AutocastTypes TypesOf(const Graph& graph, NodeId id, Precision precision,
   const Node& node = graph.node(id);
   const std::string_view name = AtenName(node.target);
   const DType smaller = SmallerType(precision);
-  const AutocastRule rule = RuleOf(node.target, list);
+  const AutocastRule rule = RuleFor(node, list);
   AutocastTypes types;
   types.operands = values;
   types.operands.insert(types.operands.end(), inputs.begin(), inputs.end());
@@ -379,12 +396,17 @@ MessageTypes::MessageTypes(const Graph& graph, Precision precision)
   const GraphTypes on_gpu = TypesOfGraph(graph, precision, AutocastList::kGpu);
   const GraphTypes on_cpu = TypesOfGraph(graph, precision, AutocastList::kCpu);
   types_.resize(graph.size());
+  copied_.resize(graph.size());
   for (int32_t v = 0; v < graph.size(); ++v) {
     const std::vector<TensorMeta>& outputs = graph.node(NodeId(v)).outputs;
     const bool known = !graph.node(NodeId(v)).cost.has_value();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const bool agree = known && on_gpu.nodes[v].results[i] == on_cpu.nodes[v].results[i];
       types_[v].push_back(agree ? on_gpu.nodes[v].results[i] : outputs[i].dtype);
+      const bool varies =
+          known && outputs[i].dtype == DType::kFloat32 &&
+          RuleFor(graph.node(NodeId(v)), AutocastList::kCpu) == AutocastRule::kVaries;
+      copied_[v].push_back((known && !agree) || varies);
     }
   }
 }

@@ -86,11 +86,16 @@ class MessageTypes {
   Bytes SizeBytes(ValueRef value, int64_t samples) const {
     return graph_->meta(value).Elements(samples) * SizeOf((*this)[value]);
   }
+  // Some device has the value in a smaller type within a stage: what it sends is a copy.
+  bool MayBeCopied(ValueRef value) const {
+    return !copied_.empty() && copied_[value.node.index()][value.output];
+  }
 
  private:
   const Graph* graph_;
   Precision precision_;
   std::vector<std::vector<DType>> types_;  // By node and output; empty: the graph's.
+  std::vector<std::vector<bool>> copied_;
 };
 
 }  // namespace stagewright

@@ -67,7 +67,7 @@ TEST(MessageBuffersTest, SendsOfSeveralValuesArePackedInABufferPerLane) {
   const Strategy strategy = MakeStages(graph, 4, {{{0, 1}, {0}, 2}, {{2, 3, 4}, {1}, 2}});
   const Program program = *Lower(graph, strategy, *MakeAnalyticCostModel(graph), {});
   ASSERT_EQ(program.channels[0].values.size(), 2u);
-  EXPECT_TRUE(IsPacked(graph, program.channels[0].values));
+  EXPECT_TRUE(IsPacked(MessageTypes(graph, Precision::kGraph), program.channels[0].values));
   EXPECT_EQ(MessageBytes(MessageTypes(graph, Precision::kGraph), program.channels[0].values, 2),
             16 + 8);
   // Two gradients at a time, and the activation that is being sent.

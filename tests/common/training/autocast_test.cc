@@ -95,12 +95,34 @@ TEST(Autocast, MessagesHaveTheTypesThatAllDevicesGiveThem) {
   EXPECT_EQ(of(asked), kWide);
   EXPECT_EQ(of(model.index), DType::kInt64);
   EXPECT_EQ(of(model.half), DType::kFloat16);
+  const auto copied = [&](const Argument& value) {
+    return types.MayBeCopied(std::get<ValueRef>(value.value));
+  };
+  EXPECT_TRUE(copied(model.softmax)) << "CPUs have it in two bytes";
+  EXPECT_TRUE(copied(pool)) << "GPUs have";
+  EXPECT_FALSE(copied(model.linear));
+  EXPECT_FALSE(copied(model.sum));
   EXPECT_EQ(types.SizeBytes(std::get<ValueRef>(model.linear.value), 3), 3 * 4 * 2);
   EXPECT_EQ(types.SizeBytes(std::get<ValueRef>(model.sum.value), 3), 3 * 4 * 4);
   const MessageTypes unmixed(graph, Precision::kGraph);
   for (int32_t v = 0; v < graph.size(); ++v) {
     EXPECT_EQ(unmixed[(ValueRef{NodeId(v), 0})], graph.node(NodeId(v)).outputs[0].dtype);
   }
+}
+
+TEST(Autocast, PaddingWithAConstantKeepsTheType) {
+  GraphBuilder make("pad");
+  const Argument linear = make.Linear(make.Feature("x", {4}), 4, 4);
+  const Argument by = {Argument::List{Number(1), Number(1)}};
+  const Argument constant = make.Add("aten.pad.default", {linear, by}, {6});
+  const Argument mirrored =
+      make.Add("aten.pad.default", {linear, by, {std::string("reflect")}}, {6});
+  make.Loss(make.Linear(constant, 6, 4), {4});
+  make.Loss(make.Linear(mirrored, 6, 4), {4});
+  const Graph graph = make.Build();
+  const MessageTypes types(graph, Precision::kBFloat16);
+  EXPECT_EQ(types[std::get<ValueRef>(constant.value)], kSmall);
+  EXPECT_EQ(types[std::get<ValueRef>(mirrored.value)], kWide);
 }
 
 TEST(Autocast, TensorsOfTwoTypesAreJoinedInTheLarger) {

@@ -113,6 +113,7 @@ Graph ManyOperators() {
   add("maximum.default", {first, last});
   add("lerp.Scalar", {first, last, Real(0.5)});
   add("dropout.default", {first, Real(0.5), Bool(true)});
+  make.AddNode("aten.pad.default", {first, List({Int(1), Int(1)})}, {Meta({-1, 10})});
   add("cat.default", {List({Value(make.AddNode("aten.slice.Tensor", {first, Int(1), Int(0), Int(4)},
                                                {Meta({-1, 4})})),
                             Value(make.AddNode("aten.slice.Tensor", {In(x), Int(1), Int(0), Int(4)},

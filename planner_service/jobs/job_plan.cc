@@ -129,12 +129,13 @@ absl::StatusOr<JobPlan> WithoutIdleDevices(JobPlan plan, const JobRequest& job,
   JobRequest given = job;
   given.strategy = Renumbered(best.strategy, devices);
   SearchContext no_search;
-  ASSIGN_OR_RETURN(JobPlan tight, PlanJob(given, Subcluster(cluster, devices), profile,
-                                          best.provenance.planner, no_search));
-  tight.devices = devices;
-  tight.best.plan.provenance.planner = best.provenance.planner;
-  tight.sequential = std::move(plan.sequential);
-  tight.warnings = std::move(plan.warnings);
+  absl::StatusOr<JobPlan> tight =
+      PlanJob(given, Subcluster(cluster, devices), profile, best.provenance.planner, no_search);
+  if (!tight.ok()) return plan;  // Better with devices that have nothing to do than not at all.
+  tight->devices = devices;
+  tight->best.plan.provenance.planner = best.provenance.planner;
+  tight->sequential = std::move(plan.sequential);
+  tight->warnings = std::move(plan.warnings);
   return tight;
 }
 

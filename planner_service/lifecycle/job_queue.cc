@@ -85,8 +85,11 @@ HoldingJob Holding(const JobRecord& record, const std::set<std::string>& closed,
   holding.number = job.number;
   holding.account = AccountOf(job);
   holding.priority = job.request->priority;
-  holding.devices = static_cast<int64_t>(job.devices.size());
-  holding.returns = std::count_if(job.devices.begin(), job.devices.end(),
+  // A run holds those alone that its plan has work for.
+  const std::vector<std::string>& held =
+      record.run.has_value() ? record.run->devices() : job.devices;
+  holding.devices = static_cast<int64_t>(held.size());
+  holding.returns = std::count_if(held.begin(), held.end(),
                                   [&](const auto& device) { return !closed.contains(device); });
   if (record.changeover.has_value()) holding.room_for = record.changeover->room_for;
   holding.preemptible = job.request->preemptible && CanStop(record, now);

@@ -19,8 +19,11 @@ size_t DevicesBefore(const JobRecord& record) {
 // `least` is what it needs, as far as is known.
 DeviceShare AfterLoss(const JobRecord& record, size_t least) {
   const size_t before = DevicesBefore(record);
+  // What its plan had no use for it gave back; others may have it by now.
+  const size_t had =
+      record.job.most_devices > 0 ? static_cast<size_t>(record.job.most_devices) : before;
   const bool shrinks = record.job.request->on_loss == LossPolicy::kShrink;
-  least = std::max<size_t>(shrinks ? least : before, 1);
+  least = std::max({least, shrinks ? 0 : had, size_t{1}});
   return {least, std::max(least, before == 0 ? kMost : before)};
 }
 

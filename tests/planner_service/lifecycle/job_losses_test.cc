@@ -376,6 +376,19 @@ TEST_F(JobLossesTest, WaitPutsOffTheJobUntilAReplacementIsThere) {
   ExpectRunsOn({"a/cpu0", "c/cpu0", "d/cpu0"}, 1);
 }
 
+TEST_F(JobLossesTest, WaitIsForAsManyAsItsPlanHadWorkFor) {
+  spec_.set_on_loss(v1::LOSS_POLICY_WAIT);
+  spec_.set_planner("single");
+  spec_.set_num_devices(2);
+  Run(2);
+  ASSERT_EQ(Job().devices_size(), 1);
+  const std::string used = Job().devices(0) == "a/cpu0" ? "a" : "b";
+  Step(10);
+  harness_->Disconnect(used);
+  Pass(kConnectsAgainWithin + absl::Seconds(0.5));
+  ExpectRunsOn({used == "a" ? "b/cpu0" : "a/cpu0"}, 1);
+}
+
 TEST_F(JobLossesTest, FailEndsTheJobThoughRestartsAreLeft) {
   spec_.set_on_loss(v1::LOSS_POLICY_FAIL);
   Run(3);

@@ -425,7 +425,7 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
       });
     case v1::ConnectRequest::kGraphNeeded:
       return take(message.graph_needed(), [&](auto& record, auto&) {
-        records_.Send(record, worker, GraphMessage(record.job));
+        if (record.run->SendsGraph(worker)) records_.Send(record, worker, GraphMessage(record.job));
       });
     case v1::ConnectRequest::kPrepared:
       return take(message.prepared(),

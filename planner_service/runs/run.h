@@ -64,6 +64,8 @@ class Run {
   bool NoteFetched(const std::string& worker, const Fetched& fetched);
   // All workers that fetch some, together.
   Fetched fetched() const;
+  // Whether the worker has not been sent the graph in this run; it counts as sent from now on.
+  bool SendsGraph(const std::string& worker) { return graph_sent_.insert(worker).second; }
   bool IsPrepared() const { return prepared_.size() == workers_.size(); }
   const std::map<int32_t, std::string>& addresses() const { return addresses_; }
   // Whether all are connected now; steps begin then.
@@ -115,7 +117,7 @@ class Run {
 
   std::vector<std::string> devices_;  // "worker/device", in the plan's order.
   std::map<std::string, std::vector<int32_t>> workers_;
-  std::set<std::string> prepared_, connected_, completed_, lost_, gone_;
+  std::set<std::string> graph_sent_, prepared_, connected_, completed_, lost_, gone_;
   std::map<std::string, Fetched> fetched_;
   std::map<int32_t, std::string> addresses_;
   absl::Time begun_;

@@ -93,6 +93,21 @@ TEST_F(JobGraphsTest, AnOlderWorkerIsSentTheGraphItself) {
   EXPECT_EQ(harness_.Heard("b", Message::kNeededGraph), 1);
 }
 
+TEST_F(JobGraphsTest, AWorkerIsSentTheGraphOnceInARunHoweverOftenItAsks) {
+  Keeps("a");
+  Keeps("b");
+  harness_.Worker("a").silent_on.insert(Message::kNeededGraph);
+  const std::string job = harness_.Submit(SmallSpec());
+  harness_.Await(job, v1::JOB_STATE_STARTING);
+  harness_.Pump();
+  v1::ConnectRequest again;
+  again.mutable_graph_needed()->set_job(job);
+  again.mutable_graph_needed()->set_generation(1);
+  for (int i = 0; i < 3; ++i) harness_.jobs->OnMessage("a", again);
+  harness_.Pump();
+  EXPECT_EQ(harness_.Heard("a", Message::kNeededGraph), 1);
+}
+
 TEST_F(JobGraphsTest, AGraphIsSentForARunThatStartsOnly) {
   Keeps("a");
   Keeps("b");

@@ -89,7 +89,6 @@ TEST(PrepareMessage, HasAnEvaluationForTheGraphAndForEachLength) {
   evaluations[1].set_mini_batch(8);
   const v1::ConnectResponse message = PrepareMessage(RunningJob(), {}, evaluations);
   const v1::Prepare& prepare = message.prepare();
-  EXPECT_EQ(prepare.spec().graph().name(), "net");
   EXPECT_EQ(prepare.run(), RunName(RunningJob()));
   EXPECT_TRUE(prepare.restart());
   EXPECT_EQ(prepare.evaluation_program().mini_batch(), 4);

@@ -103,6 +103,7 @@ std::optional<fs::path> PathBelow(const std::string& root, const fs::path& path)
   const fs::path place = Normal(path);
   std::error_code error;
   for (const fs::path& name : {Normal(root), Normal(fs::weakly_canonical(root, error))}) {
+    if (name.empty()) continue;  // Where the root leads cannot be said now.
     const auto [end, rest] = std::mismatch(name.begin(), name.end(), place.begin(), place.end());
     if (end != name.end()) continue;
     fs::path below = ".";

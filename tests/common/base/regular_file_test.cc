@@ -46,6 +46,13 @@ TEST_F(RegularFileTest, NamesTheWayFromARoot) {
     EXPECT_EQ(PathBelow("/a/b", path), std::nullopt) << path;
 }
 
+TEST_F(RegularFileTest, ARootThatLeadsNowhereHasNothingBelowIt) {
+  const std::string root = Path("circle");
+  std::filesystem::create_symlink(root, root);
+  EXPECT_EQ(PathBelow(root, "/a"), std::nullopt);
+  std::filesystem::remove(root);
+}
+
 TEST_F(RegularFileTest, AFifoIsRefusedAndNotWaitedFor) {
   const std::string path = Path("fifo");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

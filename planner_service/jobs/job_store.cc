@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/store/set_aside.h"
 
@@ -27,7 +29,9 @@ constexpr char kNextNumber[] = "next_job";
 constexpr size_t kBlock = 100;
 constexpr size_t kBlockDigits = 2;
 constexpr size_t kFewOfBlock = 8;
-constexpr size_t kSummariesAtOnce = 5000;
+constexpr size_t kSummariesAtOnce = 1000;
+// Nobody is served while they are written; those that are left are written at the next start.
+constexpr absl::Duration kSummariesFor = absl::Seconds(5);
 
 std::string JobKey(int64_t number) { return absl::StrFormat("%s%012d", kJobs, number); }
 std::string SummaryKey(int64_t number) { return absl::StrFormat("%s%012d", kEnded, number); }
@@ -225,8 +229,10 @@ absl::StatusOr<StoredJobs> JobStore::ReadJobs() {
 
 absl::Status JobStore::ReadUnsummed(const std::vector<std::string>& keys, StoredJobs& stored) {
   std::vector<Mutation> summaries;
+  const absl::Time begun = absl::Now();
   const auto write = [&] {  // Else the next planner reads the jobs again.
-    if (!summaries.empty()) store_->Write(summaries).IgnoreError();
+    if (!summaries.empty() && absl::Now() - begun < kSummariesFor)
+      store_->Write(summaries).IgnoreError();
     summaries.clear();
   };
   const auto read = [&](const std::string& key, const std::string& value) {

@@ -257,6 +257,7 @@ bool IsSettled(const Pass& pass) {
 // The job counts as one that holds its devices from now on, and may end at any moment.
 void Keep(Pass& pass, const WaitingJob& job) {
   const KeptDevices kept = pass.named.Keep(job);
+  if (kept.free == 0 && kept.ending == 0 && kept.held.empty()) return;  // Others before have all.
   pass.devices.free -= kept.free;
   pass.devices.kept += kept.free;
   pass.devices.ending -= kept.ending;

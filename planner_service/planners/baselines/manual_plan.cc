@@ -237,7 +237,7 @@ class ManualReader {
   // The same line with the number of the device that it may name instead.
   std::string WithNumber(const std::string& line) const {
     const std::string device = "device ";
-    const size_t colon = line.find(": ");
+    const size_t colon = line.rfind(": ");  // A name may have one, too.
     if (!absl::StartsWith(line, device) || colon == std::string::npos) return line;
     const auto known = devices_.find(line.substr(device.size(), colon - device.size()));
     if (known == devices_.end()) return line;

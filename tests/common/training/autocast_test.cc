@@ -117,8 +117,8 @@ TEST(Autocast, PaddingWithAConstantKeepsTheType) {
   const Argument constant = make.Add("aten.pad.default", {linear, by}, {6});
   const Argument mirrored =
       make.Add("aten.pad.default", {linear, by, {std::string("reflect")}}, {6});
-  make.Loss(make.Linear(constant, 6, 4), {4});
-  make.Loss(make.Linear(mirrored, 6, 4), {4});
+  const Argument sum = make.Add("aten.add.Tensor", {constant, mirrored}, {6});
+  make.Loss(make.Linear(sum, 6, 4), {4});
   const Graph graph = make.Build();
   const MessageTypes types(graph, Precision::kBFloat16);
   EXPECT_EQ(types[std::get<ValueRef>(constant.value)], kSmall);

@@ -51,7 +51,7 @@ def test_a_preempted_job_loses_no_step(system):
 
 
 def test_a_job_that_waits_says_its_place_and_why(system):
-    busy = system.submit(MODEL, **settings(system, "busy", devices=2, steps=1_000_000))
+    busy = system.submit(MODEL, **settings(system, "busy", devices=2, planner="data-parallel", steps=1_000_000))
     system.await_step(busy, 1)
     waits = system.submit(MODEL, **settings(system, "waits", devices=2, steps=5, priority=-7))
     job = system.job(waits)

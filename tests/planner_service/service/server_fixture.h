@@ -58,6 +58,7 @@ inline v1::PlanRequest EndlessRequest() {
   request.mutable_problem()->set_cluster_preset("summit:256");
   request.mutable_problem()->set_mini_batch(16384);
   request.mutable_problem()->set_optimizer(v1::OPTIMIZER_ADAM);
+  request.mutable_options()->set_effort(100);
   return request;
 }
 

@@ -154,12 +154,12 @@ void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::F
   if (recovering && !run.lost().empty() && !(run.recovered && may_restart))
     return FailOrRestart(record, CauseOf(run), text);
   const auto code = static_cast<absl::StatusCode>(message.code());
-  if (!may_restart || !(recovering || MayBeLoss(code))) {
+  if (recovering ? !may_restart : !MayBeLoss(code)) {
     job.failure_code = message.code();
     return End(record, JobState::kFailed, text);
   }
   // Another device's end is often told by those that it exchanged messages with first: the loss is
-  // waited for.
+  // waited for, since it names the worker.
   const absl::Time deadline = recovering ? run.deadline : Now() + kLossIsKnownWithin;
   records_.Transition(record, job.state == JobState::kStarting ? job.state : JobState::kRecovering,
                       text);

@@ -236,6 +236,24 @@ TEST_F(JobLossesTest, WithoutRestartsTheFirstCauseIsTheJobs) {
   EXPECT_THAT(Job().message(), Not(HasSubstr("worker c")));
 }
 
+TEST_F(JobLossesTest, WithoutRestartsALossIsTheCauseThoughAnotherTellsFirst) {
+  spec_.set_max_restarts(0);
+  Run(3);
+  harness_->jobs->OnMessage("a", Failed(job_, 1, kUnavailable));
+  harness_->Disconnect("b");
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job().message(), HasSubstr("worker b was lost"));
+}
+
+TEST_F(JobLossesTest, WithoutRestartsWhatIsToldIsTheCauseIfNobodyIsLost) {
+  spec_.set_max_restarts(0);
+  Run(3);
+  harness_->jobs->OnMessage("a", Failed(job_, 1, kUnavailable));
+  Pass(absl::Minutes(1));
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job().message(), HasSubstr("worker a: "));
+}
+
 TEST_F(JobLossesTest, AnOnlyWorkerIsWaitedForForAMomentSinceNobodyTellsThatItDied) {
   Run(1);
   Connect("b");

@@ -14,7 +14,7 @@
 
 namespace stagewright {
 std::string CauseOf(const Run& run) {
-  if (run.lost().empty()) return run.given_up;
+  if (run.lost().empty()) return std::string(run.given_up.message());
   return absl::StrCat("loss of worker ", absl::StrJoin(run.lost(), ", "));
 }
 
@@ -26,11 +26,11 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
       registry_->NoteFailure(job.devices[static_cast<size_t>(device)], message, Now());
   }
   record.setbacks.Note(cause, record.run->newest_step());
-  if (!MayRestart(job)) return End(record, JobState::kFailed, message);
-  if (record.setbacks.Loops()) {
-    return End(record, JobState::kFailed,
-               absl::StrCat(message, "; not started again: ", cause, " ", kMostAlike,
-                            " times in a row without a step of progress"));
+  if (!MayRestart(job) || record.setbacks.Loops()) {
+    if (record.run->lost().empty()) job.failure_code = record.run->given_up.raw_code();
+    const std::string loops = absl::StrCat("; not started again: ", cause, " ", kMostAlike,
+                                           " times in a row without a step of progress");
+    return End(record, JobState::kFailed, absl::StrCat(message, MayRestart(job) ? loops : ""));
   }
   SaveManifest(records_, record);
   const v1::ConnectResponse abort = AbortMessage(job);
@@ -87,7 +87,7 @@ void JobLife::AfterReturn(JobRecord& record) {
       End(record, JobState::kFailed, std::string(record.job.message));
     return;  // Others are still waited for.
   }
-  if (run.lost().empty() && run.given_up.empty()) {
+  if (run.lost().empty() && run.given_up.ok()) {
     records_.Transition(record, JobState::kRunning, "");
     // A step that is offered just now, to change the plan, must not be withdrawn.
     if (!IsAsynchronous(record.job) || !run.recovered || record.changeover.has_value()) return;
@@ -112,7 +112,7 @@ void JobLife::OnLost(const std::string& worker, const std::string& why, bool sil
             ? absl::StrCat("worker ", worker, " was lost while starting: ", why)
             : absl::StrCat("worker ", worker, " was lost after step ", job.metrics.step, ": ", why);
     record.run->Lose(worker);
-    if (starting || (!record.run->given_up.empty() && !record.run->recovered)) {
+    if (starting || (!record.run->given_up.ok() && !record.run->recovered)) {
       FailOrRestart(record, CauseOf(*record.run), message);
       continue;
     }
@@ -129,8 +129,8 @@ void JobLife::OnLost(const std::string& worker, const std::string& why, bool sil
 void JobLife::OnLate(JobRecord& record) {
   const Run& run = *record.run;
   const std::string message = record.job.message;
-  if (!run.given_up.empty() && run.lost().empty())
-    return FailOrRestart(record, CauseOf(run), run.given_up);  // No worker was lost after all.
+  if (!run.given_up.ok() && run.lost().empty())
+    return FailOrRestart(record, CauseOf(run), CauseOf(run));  // No worker was lost after all.
   if (record.job.state == JobState::kStarting) {
     const std::string silent =
         absl::StrCat("no answer from ", absl::StrJoin(run.Unanswered(), ", "));
@@ -148,14 +148,15 @@ void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::F
   const bool may_restart = MayRestart(job);
   const std::string text = absl::StrCat(recovering ? absl::StrCat(job.message, "; ") : "",
                                         "worker ", worker, ": ", message.message());
-  if (!run.given_up.empty()) return;  // The first one tells the cause, those after it echo it.
+  if (!run.given_up.ok()) return;  // The first one tells the cause, those after it echo it.
   // What the others say of a lost worker is an echo of its loss. After a restart of the planner,
   // all are lost that have not come back yet: they are waited for.
   if (recovering && !run.lost().empty() && !(run.recovered && may_restart))
     return FailOrRestart(record, CauseOf(run), text);
-  const auto code = static_cast<absl::StatusCode>(message.code());
+  const auto code = message.code() == 0 ? absl::StatusCode::kUnknown
+                                        : static_cast<absl::StatusCode>(message.code());
   if (recovering ? !may_restart : !MayBeLoss(code)) {
-    job.failure_code = message.code();
+    job.failure_code = static_cast<int32_t>(code);
     return End(record, JobState::kFailed, text);
   }
   // Another device's end is often told by those that it exchanged messages with first: the loss is
@@ -163,7 +164,7 @@ void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::F
   const absl::Time deadline = recovering ? run.deadline : Now() + kLossIsKnownWithin;
   records_.Transition(record, job.state == JobState::kStarting ? job.state : JobState::kRecovering,
                       text);
-  run.given_up = text;
+  run.given_up = absl::Status(code, text);
   run.deadline = deadline;
 }
 

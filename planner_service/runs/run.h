@@ -104,8 +104,8 @@ class Run {
   // All workers that were lost are either back or gone, and some are gone: the run is over.
   bool IsOver() const { return !gone_.empty() && gone_ == lost_; }
 
-  // Why a worker has given it up, which may be the echo of a loss; empty: none has.
-  std::string given_up;
+  // Why a worker has given it up, which may be the echo of a loss; OK: none has.
+  absl::Status given_up;
   // Under an asynchronous plan: the newest step that all have agreed to empty the pipeline after;
   // 0: none.
   int64_t settled_flush = 0;

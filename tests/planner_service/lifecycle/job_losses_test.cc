@@ -242,6 +242,7 @@ TEST_F(JobLossesTest, WithoutRestartsALossIsTheCauseThoughAnotherTellsFirst) {
   harness_->jobs->OnMessage("a", Failed(job_, 1, kUnavailable));
   harness_->Disconnect("b");
   EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Job().failure_code(), 0) << "no worker failed it";
   EXPECT_THAT(Job().message(), HasSubstr("worker b was lost"));
 }
 
@@ -251,6 +252,7 @@ TEST_F(JobLossesTest, WithoutRestartsWhatIsToldIsTheCauseIfNobodyIsLost) {
   harness_->jobs->OnMessage("a", Failed(job_, 1, kUnavailable));
   Pass(absl::Minutes(1));
   EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Job().failure_code(), kUnavailable);
   EXPECT_THAT(Job().message(), HasSubstr("worker a: "));
 }
 

@@ -18,10 +18,11 @@ from training import Setting, Shape, Trained, Training, as_fast, same_losses
 PROGRAMS = ("stagewright-planner", "stagewright-worker", "stagewright", "job_bench", "engine_bench")
 DEVICE_SUITES = ("cuda_runtime_test", "device_cuda_clock_test", "executor_accelerator_test_gpu")
 NCCL_SUITES = ("transport_conformance_test_gpu", "all_reduce_test_gpu")
+ENGINE_NCCL_SUITES = ("executor_accelerator_memory_test_gpu",)
 PROCESS_SUITES = ("transport_process_test_gpu",)
-SUITES = (*DEVICE_SUITES, *NCCL_SUITES, *PROCESS_SUITES)
+SUITES = (*DEVICE_SUITES, *NCCL_SUITES, *ENGINE_NCCL_SUITES, *PROCESS_SUITES)
 
-LEAST_THROUGHPUT = 0.95  # Of eager PyTorch's, with one stage.
+LEAST_THROUGHPUT = {Shape(1): 0.95, Shape(4): 0.93}  # Of eager PyTorch's.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,8 +129,8 @@ def training_part(
             findings.append(same_losses(name, ours, theirs, ended, tolerance))
             if ours is not None:
                 rows[name] = ours.row(own)
-            if compare_speed and shape == Shape(1):
-                findings.append(as_fast(name, ours, theirs, LEAST_THROUGHPUT, machine.dry))
+            if compare_speed and shape in LEAST_THROUGHPUT:
+                findings.append(as_fast(name, ours, theirs, LEAST_THROUGHPUT[shape], machine.dry))
         return on_this_device(machine, findings), {"rows": rows}
 
     return prove
@@ -163,6 +164,29 @@ def services_part(workers: int) -> Callable[[Machine, float], tuple[list[Finding
     return prove
 
 
+def engine_over_nccl(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
+    """Small jobs as on the processor, then the model's losses, both with a device of the job for each stage."""
+    start = time.monotonic()
+    findings, figures = suites_part(ENGINE_NCCL_SUITES, nccl=True)(machine, seconds / 2)
+    shape = Shape(4, 4, nccl=True)
+    if machine.dry:
+        return [*findings, not_proved(f"{shape.name}: losses as eager PyTorch's", "a dry run uses no GPU")], figures
+    left = seconds - (time.monotonic() - start)
+    more, rows = training_part(FP32, (shape,), 1e-4, compare_speed=False)(machine, left)
+    return [*findings, *more], {**figures, **rows}
+
+
+def overhead(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
+    """What the engine costs for each action: stages of one tiny operator, whose kernels take next to nothing."""
+    flags = ["--torch-device", machine.device, "--micro-batches", 256, *([] if machine.dry else ["--nccl"])]
+    ended = run([machine.program("engine_bench"), *flags], seconds, machine.of_nccl())
+    claim = "the engine's cost for each action was measured"
+    if not ended.ok:
+        return [failed(claim, ended.tail())], {}
+    lines = [" ".join(line.split()) for line in ended.output.strip().splitlines()]
+    return on_this_device(machine, [judge(claim, True, "; ".join(lines))]), {"engine": lines}
+
+
 def sanitizer(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
     claim = "compute-sanitizer finds no bad access in a job"
     tool = shutil.which("compute-sanitizer", path="/usr/local/cuda/bin:/usr/bin:/bin")
@@ -187,6 +211,8 @@ PARTS = (
     Part("bf16", 130, True,
          training_part(BF16, (Shape(1), Shape(4), Shape(8), Shape(4, 4)), 2e-2, compare_speed=True)),
     Part("services", 60, True, services_part(1)),
+    Part("overhead", 30, False, overhead),
+    Part("engine over nccl", 90, False, engine_over_nccl),
     Part("two workers", 45, False, services_part(2)),
     Part("nccl between processes", 40, False, suites_part(PROCESS_SUITES, nccl=True)),
     Part("sanitizer", 30, False, sanitizer),

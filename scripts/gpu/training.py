@@ -30,15 +30,18 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """`stages` in all, in turn on so many devices of the job, all of which are the one there is."""
+    """`stages` in all, in turn on so many devices of the job, all of which are the one there is. Between them tensors go
+    by reference, or through NCCL."""
 
     stages: int
     devices: int = 1
+    nccl: bool = False
 
     @property
     def name(self) -> str:
         stages = f"{self.stages} stage" + "s" * (self.stages > 1)
-        return f"{stages} on {self.devices} device" + "s" * (self.devices > 1)
+        devices = f"{self.devices} device" + "s" * (self.devices > 1)
+        return f"{stages} on {devices}" + " over NCCL" * self.nccl
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,9 +129,10 @@ class Training:
             self.machine.program("job_bench"), "--graph", self.graph,
             "--weights", f"{self.stem}.safetensors", "--data", f"{self.stem}.data.safetensors",
             "--plan", self.write_plan(shape, setting), "--devices", shape.devices, "--mini-batch", setting.samples,
-            "--torch-device", self.machine.device, "--precision", precision, "--steps", setting.steps, "--json", out,
+            *(["--nccl"] if shape.nccl else ["--torch-device", self.machine.device]),
+            "--precision", precision, "--steps", setting.steps, "--json", out,
         ]  # fmt: skip
-        ended = run(command, seconds, self.machine.environment())
+        ended = run(command, seconds, self.machine.of_nccl() if shape.nccl else self.machine.environment())
         if not ended.ok:
             return None, ended
         found = json.loads(out.read_text())

@@ -1,13 +1,14 @@
 // What the engine itself costs per action: a chain of stages that each run one tiny operator, all
 // of them on one device, and a device per stage, all devices in this process, 1F1B. Prints
 // microseconds per compute action and per action (transfers included); between devices for tensors
-// by reference and for packed messages.
+// by reference, for packed messages and, with --nccl, for what goes from GPU to GPU.
 //
 // Then the fixed costs of a program, as the cost model has them (DeviceKind): of a call of a small
 // operator, of a pass, of a message at either end and of a step, from differences between the steps
 // of one stage with few and many operators, with one and many micro-batches, and of two stages.
 //
 //   engine_bench [--stages 2] [--micro-batches 512] [--steps 8] [--width 4]
+//                [--torch-device cuda:0] [--nccl]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/strategy/in_flight.h"
@@ -24,6 +26,7 @@
 #include "tests/worker_daemon/support/plans/forced_strategies.h"
 #include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/tested_accelerator.h"
 #include "tests/worker_daemon/support/transports/pair_transport.h"
 #include "tests/worker_daemon/support/transports/transport_factory.h"
 #include "worker_daemon/executor/device_job.h"
@@ -37,6 +40,7 @@ using namespace testing;  // NOLINT: the builders read like the graph.
 struct Shape {
   int stages = 2, operators = 1;  // `operators` in each stage.
   int64_t micro_batches = 512, steps = 8, width = 4;
+  std::string torch_device = "cpu";
 };
 
 template <typename T>
@@ -79,11 +83,13 @@ Strategy MakeChainStrategy(const Shape& shape, bool one_device) {
 
 using Reports = std::vector<std::vector<StepReport>>;  // By device and step.
 
-Reports Train(const DeviceJob& spec, const TransportFactory& transports) {
+// `gpus`: each device of the program is one, going round.
+Reports Train(const DeviceJob& spec, const TransportFactory& transports, bool gpus = false) {
   Reports reports(spec.program->devices.size());
   Checked(TrainLocally(
       spec,
       [&](DeviceJob& own) {
+        if (gpus) own.torch_device = Checked(TestedAccelerator(own.device.value()));
         auto& mine = reports[static_cast<size_t>(own.device.value())];
         own.on_step = [&mine](StepReport report) { mine.push_back(std::move(report)); };
       },
@@ -104,8 +110,9 @@ double FastestStep(const Reports& reports) {
   return slowest;
 }
 
-void Measure(const char* name, const DeviceJob& spec, const TransportFactory& transports) {
-  const Reports reports = Train(spec, transports);
+void Measure(const char* name, const DeviceJob& spec, const TransportFactory& transports,
+             bool gpus = false) {
+  const Reports reports = Train(spec, transports, gpus);
   // The median step of the device that does most; the first step warms up.
   double best_compute = 0, best_action = 0;
   for (const auto& steps : reports) {
@@ -127,6 +134,7 @@ void Measure(const char* name, const DeviceJob& spec, const TransportFactory& tr
 
 DeviceJob MakeJob(const Shape& shape, bool one_device) {
   DeviceJob spec;
+  spec.torch_device = shape.torch_device;
   spec.graph = MakeChain(shape);
   spec.weights_path = WriteWeights(*spec.graph, "engine_bench_weights.safetensors");
   spec.data_path = TempPath("engine_bench_data.safetensors");
@@ -164,12 +172,15 @@ void PrintFixedCosts(const Shape& shape) {
 
 int Main(int argc, char** argv) {
   Shape shape;
+  bool nccl = false;
   CLI::App app("What the engine costs per action");
   app.add_option("--stages", shape.stages, "Stages, a device each")->check(CLI::Range(2, 64));
   app.add_option("--micro-batches", shape.micro_batches, "Of a step")->check(CLI::PositiveNumber);
   app.add_option("--steps", shape.steps, "Measured, after the first")->check(CLI::PositiveNumber);
   app.add_option("--width", shape.width, "Numbers of a sample, 8 bytes each")
       ->check(CLI::PositiveNumber);
+  app.add_option("--torch-device", shape.torch_device, "What all devices are: cpu, cuda:0");
+  app.add_flag("--nccl", nccl, "Also each stage on a GPU, which talk through NCCL");
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
   DeviceJob spec = MakeJob(shape, true);
@@ -180,6 +191,7 @@ int Main(int argc, char** argv) {
   Measure("messages", spec, [](const TransportIdentity& identity) {
     return PairTransport::Create(identity, MakeLocalTransport, MakeLocalTransport);
   });
+  if (nccl) Measure("NCCL", spec, Checked(TestedMemoryTransports()), /*gpus=*/true);
   PrintFixedCosts(shape);
   return 0;
 }

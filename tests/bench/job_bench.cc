@@ -1,10 +1,11 @@
 // Trains a graph from files in one process, without services: the plan is one by hand
 // (docs/planners/manual.md), each of its devices is a thread, and all of them are one device of
-// LibTorch, between which tensors go by reference. Samples come in their order, Adam updates.
+// LibTorch, between which tensors go by reference; or, with --nccl, each is a GPU, going round, and
+// tensors go through NCCL. Samples come in their order, Adam updates.
 // Writes JSON: each step's loss and seconds, and the most memory that tensors took.
 //
 //   job_bench --graph G.swg --weights W.safetensors --data D.safetensors --plan P.json
-//             --mini-batch 16 --json OUT.json [--torch-device cuda:0] [--precision bf16] ...
+//             --mini-batch 16 --json OUT.json [--torch-device cuda:0 | --nccl] [--precision bf16] ...
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include "common/wire/graph_file.h"
 #include "planner_service/front_door/front_door.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/tested_accelerator.h"
 #include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
 
@@ -35,6 +37,7 @@ struct Options {
   int64_t mini_batch = 1, steps = 20;
   double learning_rate = 1e-4;
   int devices = 1, threads = 1;
+  bool nccl = false;
 };
 
 // The plan's program, on devices that lack nothing: whether it fits shows when it runs.
@@ -109,10 +112,18 @@ absl::Status Run(const Options& options) {
   job.training.optimizer.kind = Optimizer::kAdam;
   job.training.optimizer.learning_rate = options.learning_rate;
   job.training.precision = *FindIn(kPrecisionNames, options.precision);
+  testing::TransportFactory transports = testing::MakeLocalTransport;
+  if (options.nccl) {
+    ASSIGN_OR_RETURN(transports, testing::TestedMemoryTransports());
+  }
   Measured measured(options.steps);
-  RETURN_IF_ERROR(testing::RunLocally(job, [&](DeviceJob& own) {
-    own.on_step = [&measured](const StepReport& report) { measured.Add(report); };
-  }));
+  RETURN_IF_ERROR(testing::RunLocally(
+      job,
+      [&](DeviceJob& own) {
+        own.on_step = [&measured](const StepReport& report) { measured.Add(report); };
+        if (options.nccl) own.torch_device = *testing::TestedAccelerator(own.device.value());
+      },
+      transports));
   std::ofstream out(options.json);
   out << measured.ToJson().dump() << "\n";
   out.close();
@@ -133,7 +144,10 @@ int Main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--devices", options.devices, "That the plan may name")
       ->check(CLI::PositiveNumber);
-  app.add_option("--torch-device", options.torch_device, "What all of them are: cpu, cuda:0");
+  auto* const device =
+      app.add_option("--torch-device", options.torch_device, "What all of them are: cpu, cuda:0");
+  app.add_flag("--nccl", options.nccl, "Each of them is a GPU, and they talk through NCCL")
+      ->excludes(device);
   app.add_option("--precision", options.precision, "In which passes compute")
       ->check(CLI::IsMember(NamesIn(kPrecisionNames)));
   app.add_option("--steps", options.steps, "To train")->check(CLI::PositiveNumber);

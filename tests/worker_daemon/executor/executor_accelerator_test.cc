@@ -11,13 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "tests/worker_daemon/executor/accelerated_jobs.h"
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/mixed_models.h"
 #include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/spy_transport.h"
-#include "tests/worker_daemon/support/tested_accelerator.h"
-#include "tests/worker_daemon/support/training_result.h"
 #include "tests/worker_daemon/support/transports/transport_factory.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/executor/device_job.h"
@@ -30,12 +29,6 @@ namespace stagewright::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-void Accelerate(DeviceJob& own) {
-  const auto name = TestedAccelerator(own.device.value());
-  ASSERT_TRUE(name.ok()) << name.status();
-  own.torch_device = *name;
-}
 
 // Reports figures later than it must.
 class LateStreams : public DeviceStreams {
@@ -73,20 +66,6 @@ void AccelerateLate(DeviceJob& own) {
   Accelerate(own);
   own.streams = std::make_shared<LateStreams>(own.torch_device);
 }
-
-void ExpectSameCounts(const TrainingResult& found, const TrainingResult& expected) {
-  ExpectSame(found, expected, 1e-5);
-  EXPECT_EQ(found.predicted, expected.predicted);
-  EXPECT_EQ(found.correct, expected.correct);
-}
-
-class OnAccelerators : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const auto name = TestedAccelerator(0);
-    if (!name.ok()) GTEST_SKIP() << name.status();
-  }
-};
 
 // How the devices of a job reach each other.
 struct Way {

@@ -15,6 +15,7 @@
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/step/device_plan.h"
+#include "worker_daemon/transport/routing/routing_transport.h"
 
 namespace stagewright::testing {
 namespace {
@@ -29,7 +30,12 @@ struct Member {
   absl::Status status;
 };
 
-// Each device a thread: transports may wait for each other.
+bool Contains(const std::vector<int>& devices, int device) {
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
+// Each device a thread: transports may wait for each other. As in a worker, devices with
+// accelerators of one group meet though they do not talk to each other.
 absl::Status ConnectAll(const DeviceJob& spec, std::vector<std::unique_ptr<Member>>& members) {
   std::vector<absl::Status> connected(members.size());
   std::vector<std::thread> threads;
@@ -38,14 +44,14 @@ absl::Status ConnectAll(const DeviceJob& spec, std::vector<std::unique_ptr<Membe
       DeviceJob own = spec;
       own.device = members[i]->device;
       std::vector<Transport::Peer> peers;
-      const std::vector<int> neighbours = NeighboursOf(own);
-      for (int peer : PeersOf(own)) {
-        const bool talks =
-            std::find(neighbours.begin(), neighbours.end(), peer) != neighbours.end();
-        for (const auto& other : members) {
-          if (other->device.value() == peer)
-            peers.push_back({peer, other->transport->Address(), talks});
-        }
+      const std::vector<int> talked_to = PeersOf(own), neighbours = NeighboursOf(own);
+      const bool accelerated = RoutingTransport::HasAccelerator(members[i]->transport->Address());
+      for (const auto& other : members) {
+        const std::string address = other->transport->Address();
+        const int peer = other->device.value();
+        const bool meets = accelerated && RoutingTransport::HasAccelerator(address);
+        if (other != members[i] && (meets || Contains(talked_to, peer)))
+          peers.push_back({peer, address, Contains(neighbours, peer)});
       }
       const absl::Time deadline = absl::Now() + absl::Seconds(30);
       connected[i] = members[i]->transport->Connect(peers, deadline);

@@ -2,13 +2,12 @@
 // is staged here through the GPU's.
 #include <cuda_runtime_api.h>
 
-#include <cstdlib>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "tests/worker_daemon/transport/device_face.h"
+#include "tests/worker_daemon/transport/shared_gpus.h"
 #include "tests/worker_daemon/transport/worlds.h"
 #include "worker_daemon/transport/nccl/nccl_mover.h"
 
@@ -105,31 +104,12 @@ absl::StatusOr<std::unique_ptr<Transport>> CreateNccl(TransportIdentity identity
 
 }  // namespace
 
-// The devices of a test share GPUs if there are fewer of them than devices. Kernels that wait for
-// one another must then be on the GPU together: few blocks each, queues of their own, and nothing
-// that waits for the whole GPU, such as to load a kernel when it is first used. NCCL and CUDA read
-// this when they are first called.
 std::vector<Implementation> AllImplementations() {
   constexpr int kMostDevices = 5;  // No test has more.
-  const std::pair<const char*, const char*> environment[] = {
-      {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
-      {"NCCL_MAX_CTAS", "4"},
-      {"NCCL_NVLS_ENABLE", "0"},
-      {"CUDA_MODULE_LOADING", "EAGER"},
-      {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
-  };
-  for (const auto& [name, value] : environment) setenv(name, value, 0);
   Implementation nccl{"Nccl", CreateNccl};
   nccl.isolates_losses = false;
   nccl.crosses_processes = true;
-  if (const absl::Status usable = NcclUsable(); !usable.ok()) {
-    nccl.absent = std::string(usable.message());
-  } else if (int gpus = 0; cudaGetDeviceCount(&gpus) == cudaSuccess && gpus < kMostDevices &&
-                           !GpusMayBeShared()) {
-    nccl.absent =
-        absl::StrCat("needs ", kMostDevices, " GPUs, or NCCL 2.30 for several devices on ",
-                     "one: there are ", gpus);
-  }
+  nccl.absent = std::string(PrepareSharedGpus(kMostDevices).message());
   return {nccl};
 }
 

@@ -326,7 +326,8 @@ class RunningDaemon : public Daemon {
   void EndLater(std::unique_ptr<WorkerRun> run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (run == nullptr) return;
     run->Abort("the job is over on this worker");
-    ending_.Add(std::move(run));
+    const bool on_accelerator = !OffersCpus();
+    ending_.Add(std::move(run), on_accelerator);
   }
 
   void OnEnded(const std::string& job, int64_t generation) {
@@ -449,7 +450,12 @@ class RunningDaemon : public Daemon {
   absl::Status fault_ ABSL_GUARDED_BY(mutex_);
   EndingRuns ending_{
       // Goes before what runs that end report to.
-      [this](const std::string& job, int64_t generation) { OnEnded(job, generation); }};
+      [this](const std::string& job, int64_t generation) { OnEnded(job, generation); },
+      [this](const std::string& job, const std::string& devices) {
+        OnFault(absl::DeadlineExceededError(absl::StrCat("a run of ", job, " on ", devices,
+                                                         " has not ended for ",
+                                                         absl::FormatDuration(kStuckAfter))));
+      }};
   std::map<std::string, std::unique_ptr<WorkerRun>> runs_ ABSL_GUARDED_BY(mutex_);
   NamedGraphs graphs_ ABSL_GUARDED_BY(mutex_){
       [this](v1::ConnectRequest message) { outbox_.Push(std::move(message)); }};

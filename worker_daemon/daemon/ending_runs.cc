@@ -3,10 +3,24 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+
 namespace stagewright {
+
+EndingRuns::EndingRuns(OnEnded on_ended, OnStuck on_stuck, absl::Duration patience)
+    : on_ended_(std::move(on_ended)),
+      on_stuck_(std::move(on_stuck)),
+      patience_(patience),
+      watch_([this] { Watch(); }) {}
 
 EndingRuns::~EndingRuns() {
   std::list<Entry> last;
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  watch_.join();
   {
     absl::MutexLock lock(&mutex_);
     last.splice(last.end(), entries_);
@@ -15,10 +29,40 @@ EndingRuns::~EndingRuns() {
   for (Entry& entry : last) entry.thread.join();
 }
 
-void EndingRuns::Add(std::unique_ptr<WorkerRun> run) {
+absl::Time EndingRuns::NextStuck() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const Entry& entry : entries_) {
+    if (!entry.ended) next = std::min(next, entry.stuck_at);
+  }
+  return next;
+}
+
+void EndingRuns::Watch() {
+  absl::MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const absl::Time next = NextStuck();
+    const auto woken = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return stopping_ || NextStuck() != next;
+    };
+    if (mutex_.AwaitWithDeadline(absl::Condition(&woken), next)) continue;
+    for (Entry& entry : entries_) {
+      if (entry.ended || entry.stuck_at > next) continue;
+      entry.stuck_at = absl::InfiniteFuture();
+      const std::string job = entry.run.job();
+      const std::string devices = absl::StrJoin(entry.run.device_names(), ", ");
+      mutex_.Unlock();
+      on_stuck_(job, devices);
+      mutex_.Lock();
+      break;  // Entries may have come and gone.
+    }
+  }
+}
+
+void EndingRuns::Add(std::unique_ptr<WorkerRun> run, bool on_accelerator) {
   absl::MutexLock lock(&mutex_);
   Reap();
   Entry& entry = entries_.emplace_back();
+  if (on_accelerator) entry.stuck_at = absl::Now() + patience_;
   entry.run.set_job(run->job());
   entry.run.set_generation(run->generation());
   entry.run.set_ending(true);

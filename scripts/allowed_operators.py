@@ -48,7 +48,7 @@ _FAMILIES = (
 # What captured models hold of LibTorch's own.
 _INTERNAL = {
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_with_update", "_cdist_forward", "_conj", "_convolution",
-    "_fft_c2c", "_fft_c2r", "_fft_r2c", "_grouped_mm", "_log_softmax", "_native_batch_norm_legit",
+    "_grouped_mm", "_log_softmax", "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional", "_pdist_forward", "_prelu_kernel", "_reshape_alias",
     "_scaled_dot_product_attention_math", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu", "_softmax", "_stack",

@@ -12,7 +12,7 @@ usage: scripts/fuzz.sh [SECONDS] [TARGET...]
   SECONDS  how long each target runs (default 20)
   TARGET   artifact_manifest, cluster, config, graph_file, import_dapple, import_pipedream, import_piper, jwt, manual, npy,
            plan, safetensors, strategy, token_table (default: all of these), or rpc alone: messages of every RPC for a
-           planner of preset dev
+           planner of preset dev; or operators alone: 250 calls of each operator that graphs may name (minutes)
 
 Needs Clang with its sanitizer runtimes (Debian: clang-14, libclang-rt-14-dev); CLANG names another clang++. What a
 target finds is left in build/fuzz/findings, what it learned in build/fuzz/corpus. With STAGEWRIGHT_FUZZ_PLANNERS=NAME,...
@@ -30,6 +30,11 @@ targets=("$@")
 if [[ ${targets[*]} == rpc ]]; then
   scripts/build.sh dev stagewright-planner >&2
   STAGEWRIGHT_BIN=$(bin_dir dev) PYTHONPATH=clients/python:tests/security exec "$VENV/bin/python" tests/fuzz/rpc_fuzz.py "$seconds"
+fi
+
+if [[ ${targets[*]} == operators ]]; then
+  scripts/build.sh dev torch_operator_attacks_test >&2
+  STAGEWRIGHT_ATTACKS=250 exec build/dev/tests/torch_operator_attacks_test
 fi
 
 # Paths relative to the tree let checkouts share one ccache.

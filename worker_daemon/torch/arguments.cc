@@ -25,6 +25,7 @@ struct Conversion {
                                           const c10::ListType& type) const;
   absl::StatusOr<at::Tensor> ConvertTensor(const Argument& argument, const c10::Type& type) const;
   std::optional<at::Scalar> Number(const Argument& argument) const;
+  absl::StatusOr<c10::IValue> Integer(int64_t value) const;
 };
 
 std::optional<int64_t> MemoryFormatOf(const std::string& name) {
@@ -33,6 +34,32 @@ std::optional<int64_t> MemoryFormatOf(const std::string& name) {
   if (name == "channels_last") return static_cast<int64_t>(at::MemoryFormat::ChannelsLast);
   if (name == "channels_last_3d") return static_cast<int64_t>(at::MemoryFormat::ChannelsLast3d);
   return std::nullopt;
+}
+
+// LibTorch takes any number for one of its enumerations, and may crash for those that are none.
+bool IsMember(c10::TypeKind enumeration, int64_t value) {
+  switch (enumeration) {
+    case c10::TypeKind::ScalarTypeType: {
+      for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
+        if (static_cast<int64_t>(ToScalarType(static_cast<DType>(i))) == value) return true;
+      }
+      return false;
+    }
+    case c10::TypeKind::MemoryFormatType:
+      return value >= 0 && value < static_cast<int64_t>(at::MemoryFormat::NumOptions);
+    case c10::TypeKind::LayoutType:
+      return value == static_cast<int64_t>(at::Layout::Strided);
+    default:
+      return true;
+  }
+}
+
+// What a schema's integers stand for.
+c10::TypeKind KindBehind(const c10::Argument& schema) {
+  c10::TypePtr type = schema.real_type();
+  while (type->kind() == c10::TypeKind::OptionalType || type->kind() == c10::TypeKind::ListType)
+    type = type->containedType(0);
+  return type->kind();
 }
 
 std::optional<at::Scalar> Conversion::Number(const Argument& argument) const {
@@ -56,6 +83,13 @@ absl::StatusOr<at::Tensor> Conversion::ConvertTensor(const Argument& argument,
   const std::optional<at::Scalar> number = Number(argument);
   if (!number.has_value()) return WrongKind(type);
   return at::native::wrapped_scalar_tensor(*number);
+}
+
+absl::StatusOr<c10::IValue> Conversion::Integer(int64_t value) const {
+  const c10::TypePtr real = schema.real_type();
+  if (IsMember(KindBehind(schema), value)) return c10::IValue(value);
+  return absl::InvalidArgumentError(absl::StrCat("argument \"", schema.name(), "\" is ", value,
+                                                 ", which is no value of type ", real->str()));
 }
 
 absl::StatusOr<c10::IValue> Conversion::ConvertList(const Argument& argument,
@@ -112,13 +146,13 @@ absl::StatusOr<c10::IValue> Conversion::Convert(const Argument& argument,
     case c10::TypeKind::ScalarTypeType:
     case c10::TypeKind::MemoryFormatType:
     case c10::TypeKind::LayoutType:
-      if (integer != nullptr) return c10::IValue(integer->At(samples));
+      if (integer != nullptr) return Integer(integer->At(samples));
       if (const auto* boolean = std::get_if<bool>(&argument.value))
-        return c10::IValue(static_cast<int64_t>(*boolean));
+        return Integer(static_cast<int64_t>(*boolean));
       if (const auto* dtype = std::get_if<DType>(&argument.value))
-        return c10::IValue(static_cast<int64_t>(ToScalarType(*dtype)));
+        return Integer(static_cast<int64_t>(ToScalarType(*dtype)));
       if (const auto* format = std::get_if<MemoryFormat>(&argument.value)) {
-        if (const auto value = MemoryFormatOf(format->name)) return c10::IValue(*value);
+        if (const auto value = MemoryFormatOf(format->name)) return Integer(*value);
       }
       return WrongKind(*type);
     default:

@@ -181,6 +181,7 @@ absl::Status OperatorCall::Run(int64_t samples, const TensorSource& tensors,
     if (!value.ok()) return Annotate(value.status(), NameOf(*node_));
     stack.push_back(*std::move(value));
   }
+  if (check_ != nullptr) RETURN_IF_ERROR(Annotate(check_(handle_.schema(), stack), NameOf(*node_)));
   AvoidUnaskedGradient(stack);
   RETURN_IF_ERROR(Invoke(stack));
   const size_t first = outputs.size();

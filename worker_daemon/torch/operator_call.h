@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "worker_daemon/torch/arguments.h"
+#include "worker_daemon/torch/operand_checks.h"
 
 namespace stagewright {
 
@@ -32,7 +33,8 @@ class OperatorCall {
   static absl::StatusOr<OperatorCall> Bind(const Node& node, at::Device device, bool training,
                                            const TensorSource& parameters);
 
-  // Runs the operator and appends its outputs, as many as the node has. INTERNAL, naming the node,
+  // Runs the operator and appends its outputs, as many as the node has. INVALID_ARGUMENT if it must
+  // not be called with the tensors (operand_checks.h); INTERNAL, naming the node,
   // with LibTorch's message if it fails or gives other shapes than the graph says, or other types;
   // with `mixed` these may be any floating-point ones.
   absl::Status Run(int64_t samples, const TensorSource& tensors, std::vector<at::Tensor>& outputs,
@@ -50,7 +52,7 @@ class OperatorCall {
     const Argument* argument = nullptr;
   };
   OperatorCall(const Node& node, c10::OperatorHandle handle)
-      : node_(&node), handle_(std::move(handle)) {}
+      : node_(&node), handle_(std::move(handle)), check_(OperandCheckOf(handle_.schema().name())) {}
   absl::Status BindArguments(at::Device device, const TensorSource& parameters);
   void SwitchOffTraining();
   absl::Status CheckRandomness() const;
@@ -60,6 +62,7 @@ class OperatorCall {
 
   const Node* node_;
   c10::OperatorHandle handle_;
+  OperandCheck check_;  // Null for most.
   std::vector<Slot> slots_;
   bool evaluates_otherwise_ = false;
 };

@@ -1,6 +1,7 @@
 #include "worker_daemon/torch/operator_call.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -8,6 +9,8 @@
 
 namespace stagewright::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(OperatorCall, GroupNormInAnyLayoutGivesTheGradientsOfItsParametersAlone) {
   GraphMaker make;
@@ -34,6 +37,22 @@ TEST(OperatorCall, GroupNormInAnyLayoutGivesTheGradientsOfItsParametersAlone) {
     found.push_back(torch::autograd::grad({outputs[0]}, {scale}, {gradient})[0]);
   }
   EXPECT_LT(RelativeError(found[1], found[0]), 1e-14);
+}
+
+// LibTorch takes any number for its enumerations and crashes for some.
+TEST(OperatorCall, ANumberThatNamesNoTypeOrLayoutIsRefused) {
+  const auto bind = [](const char* argument, Argument value) {
+    Node node;
+    node.name = "n";
+    node.target = "aten.ones.default";
+    node.kwargs = {{"size", {Argument::List{{SymInt{0, 2}}}}}, {argument, std::move(value)}};
+    return OperatorCall::Bind(node, at::kCPU, true, {}).status();
+  };
+  EXPECT_TRUE(bind("dtype", {DType::kInt64}).ok());
+  EXPECT_TRUE(bind("layout", {SymInt{0, 0}}).ok());
+  EXPECT_THAT(bind("dtype", {SymInt{0, 100}}).message(), HasSubstr("\"dtype\" is 100"));
+  EXPECT_THAT(bind("layout", {SymInt{0, 1}}).message(), HasSubstr("\"layout\" is 1"));
+  EXPECT_THAT(bind("layout", {DType::kBool}).message(), HasSubstr("\"layout\""));
 }
 
 }  // namespace

@@ -209,6 +209,7 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
     }
     PlanSource source(*cluster, *profile);
     absl::MutexLock lock(&mutex_);
+    CatchUp(absl::Now());
     --planning_;
     if (kept != nullptr) life_.KeepPlan(number, std::move(source), std::move(kept));
     life_.OnPlanned(number, generation, std::move(planned));
@@ -274,6 +275,7 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
   std::string name;
   {
     absl::MutexLock lock(&mutex_);
+    CatchUp(absl::Now());
     RETURN_IF_ERROR(CheckDevices(request, request_id));
     ASSIGN_OR_RETURN(const int64_t number,
                      life_.Submit(spec, std::move(request), request_id, client));
@@ -330,6 +332,7 @@ absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::s
   std::optional<Job> cancelled;
   {
     absl::MutexLock lock(&mutex_);
+    CatchUp(absl::Now());
     ASSIGN_OR_RETURN(const int64_t number, NumberOf(life_, name));
     RETURN_IF_ERROR(life_.Cancel(number, request_id));
     if (const JobRecord* live = LiveOf(life_, number)) cancelled = ShownJob(*live);
@@ -439,6 +442,7 @@ absl::StatusOr<v1::Worker> JobManager::SetAvailability(
       return WrongField("", "availability", "must be OPEN, CORDONED or DRAINING");
   }
   absl::MutexLock lock(&mutex_);
+  CatchUp(absl::Now());
   return life_.SetAvailability(request.name(), request.availability());
 }
 

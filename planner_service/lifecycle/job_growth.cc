@@ -58,9 +58,12 @@ void NoteGrown(JobRecords& records, JobRecord& record, const Changeover& next, a
   Job& job = record.job;
   record.growth_pauses.NoteGrowth(now);
   job.growth.clear();
-  records.Note(job, EventKind::kGrowth,
-               absl::StrCat("has ", next.devices.size(), " devices instead of ", job.devices.size(),
-                            " after step ", job.checkpoint_step, ": ", next.grows));
+  // The best plan on its own devices and others may give work to as many as it has.
+  const std::string instead = DevicesInstead(next.devices, job.devices);
+  if (instead.empty()) return;
+  records.Note(
+      job, EventKind::kGrowth,
+      absl::StrCat("has ", instead, " after step ", job.checkpoint_step, ": ", next.grows));
 }
 
 void NoteNotGrown(JobRecords& records, JobRecord& record, const std::string& why, absl::Time now) {
@@ -179,10 +182,10 @@ void JobLife::EndGrowth(const ReplanProblem& problem, absl::StatusOr<ReplanResul
     record.changeover->devices = NamesOf(record.changeover->plan.devices, problem.devices);
     record.changeover->grows = verdict.why;
     if (Hold(records_, record)) {
+      const std::string instead = DevicesInstead(record.changeover->devices, job.devices);
       return Say(records_, record,
-                 absl::StrCat("gets ", record.changeover->devices.size(), " devices instead of ",
-                              job.devices.size(), " after step ", record.run->checkpoints().hold(),
-                              ": ", verdict.why));
+                 absl::StrCat("gets ", instead.empty() ? "another plan" : instead, " after step ",
+                              record.run->checkpoints().hold(), ": ", verdict.why));
     }
     record.changeover.reset();
     verdict.why = "it ends before";

@@ -66,12 +66,22 @@ int OpenBeneath(int directory, const fs::path& path, int flags) {
   }
 }
 
+// The way from the directory to the place by their names; nothing if it is not below it.
+std::optional<fs::path> Below(const fs::path& directory, const fs::path& place) {
+  const auto [end, rest] =
+      std::mismatch(directory.begin(), directory.end(), place.begin(), place.end());
+  if (end != directory.end()) return std::nullopt;
+  fs::path below = ".";
+  for (auto part = rest; part != place.end(); ++part) below /= *part;
+  return below;
+}
+
 // What `path` names below one of the roots, if it names anything there: a descriptor, or -errno,
 // EXDEV if it leads out.
 std::optional<int> OpenBelow(const std::vector<std::string>& roots, const fs::path& path,
                              int flags) {
   std::optional<int> opened;
-  for (const std::string& root : roots) {
+  for (const std::string& root : NamedFirst(roots, path)) {
     const std::optional<fs::path> below = PathBelow(root, path);
     if (!below.has_value()) continue;
     const int directory = open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -101,16 +111,19 @@ int OpenConfined(const std::vector<std::string>& roots, const std::string& path,
 
 std::optional<fs::path> PathBelow(const std::string& root, const fs::path& path) {
   const fs::path place = Normal(path);
+  if (std::optional<fs::path> below = Below(Normal(root), place)) return below;
   std::error_code error;
-  for (const fs::path& name : {Normal(root), Normal(fs::weakly_canonical(root, error))}) {
-    if (name.empty()) continue;  // Where the root leads cannot be said now.
-    const auto [end, rest] = std::mismatch(name.begin(), name.end(), place.begin(), place.end());
-    if (end != name.end()) continue;
-    fs::path below = ".";
-    for (auto part = rest; part != place.end(); ++part) below /= *part;
-    return below;
-  }
-  return std::nullopt;
+  const fs::path target = Normal(fs::weakly_canonical(root, error));
+  if (target.empty()) return std::nullopt;  // Where the root leads cannot be said now.
+  return Below(target, place);
+}
+
+std::vector<std::string> NamedFirst(std::vector<std::string> roots, const fs::path& path) {
+  const fs::path place = Normal(path);
+  std::stable_partition(roots.begin(), roots.end(), [&](const std::string& root) {
+    return Below(Normal(root), place).has_value();
+  });
+  return roots;
 }
 
 bool ConfineFiles(FileRoots roots) {

@@ -24,6 +24,11 @@ struct FileRoots {
 std::optional<std::filesystem::path> PathBelow(const std::string& root,
                                                const std::filesystem::path& path);
 
+// Those that `path` is below by their names alone come first. Who asks the roots in this order asks
+// no other one, which may be on a file system that hangs, about what lies below such a one.
+std::vector<std::string> NamedFirst(std::vector<std::string> roots,
+                                    const std::filesystem::path& path);
+
 // From now on, in the whole process: a path that is below one of these directories (PathBelow) is
 // opened only if it still leads below one of them, whatever links were swapped in since somebody
 // looked (openat2 of Linux 5.6, RESOLVE_BENEATH). Other paths are opened as ever. False if there

@@ -12,7 +12,7 @@ namespace stagewright {
 // A job whose growths are forgotten after an hour without one waits longer after each.
 inline constexpr absl::Duration kGrowthsForgottenAfter = absl::Hours(1);
 inline constexpr absl::Duration kLongestGrowthPause = absl::Minutes(10);
-// The same devices that did not pay are looked at again after so long.
+// The same devices that did not pay are looked at again after so long, for what may have changed.
 inline constexpr absl::Duration kSameDevicesAgain = absl::Minutes(10);
 
 class GrowthPauses {

@@ -3,8 +3,31 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace stagewright {
+namespace {
+
+// Those that `others` lack, in their order.
+std::string Without(const std::vector<std::string>& devices,
+                    const std::vector<std::string>& others) {
+  std::vector<std::string> own;
+  for (const std::string& device : devices) {
+    if (std::find(others.begin(), others.end(), device) == others.end()) own.push_back(device);
+  }
+  return absl::StrJoin(own, ", ");
+}
+
+}  // namespace
+
+std::string DevicesInstead(const std::vector<std::string>& now,
+                           const std::vector<std::string>& before) {
+  if (now.size() != before.size())
+    return absl::StrCat(now.size(), now.size() == 1 ? " device" : " devices", " instead of ",
+                        before.size());
+  const std::string come = Without(now, before);
+  return come.empty() ? "" : absl::StrCat(come, " instead of ", Without(before, now));
+}
 
 std::string StaysOn(int64_t has, int64_t wants, const std::string& why) {
   return absl::StrCat("runs on ", has, " of ", wants, " devices: ", why);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace stagewright {
 
@@ -23,6 +24,11 @@ struct GrowthRoom {
 
 // REQUIRES: has < wants.
 GrowthRoom RoomToGrow(const GrowthCase& job);
+
+// What becomes of a job's devices: "4 devices instead of 2" or, of as many as before, those that
+// are others, "c/cpu0 instead of a/cpu0"; empty if they are the same.
+std::string DevicesInstead(const std::vector<std::string>& now,
+                           const std::vector<std::string>& before);
 
 // "runs on 2 of 3 devices: " and why.
 std::string StaysOn(int64_t has, int64_t wants, const std::string& why);

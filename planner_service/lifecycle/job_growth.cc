@@ -13,6 +13,7 @@
 #include "planner_service/lifecycle/measurements.h"
 #include "planner_service/lifecycle/planning_ahead.h"
 #include "planner_service/queue/servable_jobs.h"
+#include "planner_service/wire/plan_basis.h"
 
 namespace stagewright {
 namespace {
@@ -34,6 +35,31 @@ int64_t SizeOf(const std::vector<std::string>& devices) {
 // Those of the problem that the job does not have.
 std::vector<std::string> Offered(const Job& job, const std::vector<std::string>& devices) {
   return {devices.begin() + SizeOf(job.devices), devices.end()};
+}
+
+// What the search for it depends on, apart from the job.
+v1::PlanBasis BasisOf(const ReplanProblem& problem) {
+  v1::PlanBasis basis;
+  for (v1::BasisDevice& device : DevicesOf(*problem.cluster))
+    *basis.add_devices() = std::move(device);
+  SetLinks(*problem.cluster, basis);
+  SetProfiles(problem.profile, basis);
+  return basis;
+}
+
+// Whether the search was made in vain already and has the same answer: the job's plan, its devices
+// and the others, their links and profiles are the same, and its steps take about as long.
+bool IsVain(const JobRecord& record, const ReplanProblem& problem) {
+  constexpr double kAlike = 1.25;
+  if (!record.vain_growth.has_value()) return false;
+  const VainGrowth& vain = *record.vain_growth;
+  if (vain.generation != problem.generation) return false;
+  const v1::PlanBasis now = BasisOf(problem);
+  if (vain.basis.devices_size() != now.devices_size() || !CheckBasis(vain.basis, now).ok())
+    return false;
+  const auto before = static_cast<double>(vain.step_time);
+  const auto present = static_cast<double>(record.job.metrics.recent_step_time);
+  return present <= before * kAlike && before <= present * kAlike;
 }
 
 }  // namespace
@@ -58,9 +84,12 @@ void NoteGrown(JobRecords& records, JobRecord& record, const Changeover& next, a
   Job& job = record.job;
   record.growth_pauses.NoteGrowth(now);
   job.growth.clear();
-  records.Note(job, EventKind::kGrowth,
-               absl::StrCat("has ", next.devices.size(), " devices instead of ", job.devices.size(),
-                            " after step ", job.checkpoint_step, ": ", next.grows));
+  // The best plan on its own devices and others may give work to as many as it has.
+  const std::string instead = DevicesInstead(next.devices, job.devices);
+  if (instead.empty()) return;
+  records.Note(
+      job, EventKind::kGrowth,
+      absl::StrCat("has ", instead, " after step ", job.checkpoint_step, ": ", next.grows));
 }
 
 void NoteNotGrown(JobRecords& records, JobRecord& record, const std::string& why, absl::Time now) {
@@ -140,6 +169,10 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
     record.growth_pauses.NoteVain({}, kAfterVain, Now());
     return false;
   }
+  if (IsVain(record, *problem)) {
+    record.growth_pauses.NoteVain(Offered(job, problem->devices), kAfterVain, Now());
+    return false;
+  }
   problem->context = std::make_shared<SearchContext>(
       SearchContext::Clock::now() +
       absl::ToChronoNanoseconds(std::min(kSearchLimit, options_.planning_timeout)));
@@ -179,15 +212,19 @@ void JobLife::EndGrowth(const ReplanProblem& problem, absl::StatusOr<ReplanResul
     record.changeover->devices = NamesOf(record.changeover->plan.devices, problem.devices);
     record.changeover->grows = verdict.why;
     if (Hold(records_, record)) {
+      const std::string instead = DevicesInstead(record.changeover->devices, job.devices);
       return Say(records_, record,
-                 absl::StrCat("gets ", record.changeover->devices.size(), " devices instead of ",
-                              job.devices.size(), " after step ", record.run->checkpoints().hold(),
-                              ": ", verdict.why));
+                 absl::StrCat("gets ", instead.empty() ? "another plan" : instead, " after step ",
+                              record.run->checkpoints().hold(), ": ", verdict.why));
     }
     record.changeover.reset();
     verdict.why = "it ends before";
   }
   NoteNotGrown(records_, record, verdict.why, Now());
+  record.vain_growth.reset();
+  if (result.ok()) {
+    record.vain_growth = {problem.generation, job.metrics.recent_step_time, BasisOf(problem)};
+  }
   record.growth_pauses.NoteVain(Offered(job, problem.devices), kAfterVain, Now());
   records_.AnnounceChange(job);
 }

@@ -209,6 +209,7 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
     }
     PlanSource source(*cluster, *profile);
     absl::MutexLock lock(&mutex_);
+    CatchUp(absl::Now());
     --planning_;
     if (kept != nullptr) life_.KeepPlan(number, std::move(source), std::move(kept));
     life_.OnPlanned(number, generation, std::move(planned));
@@ -255,7 +256,11 @@ absl::Status JobManager::StartReplanner(ReplanProblem problem) {
 
 absl::Status JobManager::Recover() {
   absl::MutexLock lock(&mutex_);
-  return life_.Recover();
+  RETURN_IF_ERROR(life_.Recover());
+  // Where there were jobs, there were workers, which come back.
+  if (life_.records().live().size() + life_.records().ended().size() > 0)
+    workers_back_by_ = absl::Now() + options_.recovery_timeout;
+  return absl::OkStatus();
 }
 
 std::vector<std::string> JobManager::notes() const {
@@ -270,6 +275,7 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
   std::string name;
   {
     absl::MutexLock lock(&mutex_);
+    CatchUp(absl::Now());
     RETURN_IF_ERROR(CheckDevices(request, request_id));
     ASSIGN_OR_RETURN(const int64_t number,
                      life_.Submit(spec, std::move(request), request_id, client));
@@ -326,6 +332,7 @@ absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::s
   std::optional<Job> cancelled;
   {
     absl::MutexLock lock(&mutex_);
+    CatchUp(absl::Now());
     ASSIGN_OR_RETURN(const int64_t number, NumberOf(life_, name));
     RETURN_IF_ERROR(life_.Cancel(number, request_id));
     if (const JobRecord* live = LiveOf(life_, number)) cancelled = ShownJob(*live);
@@ -355,7 +362,8 @@ absl::Status JobManager::CheckDevices(const JobRequest& request,
                                       const std::string& request_id) const {
   // The answer to what is known is the job that there is.
   if (request.named_devices.empty() || life_.Knows(request_id)) return absl::OkStatus();
-  return CheckNamedDevices(request, registry_->Devices(/*free_only=*/false));
+  return Lacking(CheckNamedDevices(request, registry_->Devices(/*free_only=*/false)),
+                 workers_back_by_ - std::max(absl::Now(), ticked_));
 }
 
 absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
@@ -386,7 +394,10 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   if (cluster.has_value()) SetLinks(*cluster, now);
   ASSIGN_OR_RETURN(const OperatorProfile known, profiles_->Read());
   SetProfiles(known, now);
-  return stagewright::CheckBasis(basis, now);
+  const absl::Status changed = stagewright::CheckBasis(basis, now);
+  if (devices.size() == of_plan.size()) return changed;
+  absl::MutexLock lock(&mutex_);
+  return Lacking(changed, workers_back_by_ - std::max(absl::Now(), ticked_));
 }
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
@@ -431,6 +442,7 @@ absl::StatusOr<v1::Worker> JobManager::SetAvailability(
       return WrongField("", "availability", "must be OPEN, CORDONED or DRAINING");
   }
   absl::MutexLock lock(&mutex_);
+  CatchUp(absl::Now());
   return life_.SetAvailability(request.name(), request.availability());
 }
 
@@ -557,6 +569,7 @@ void JobManager::CatchUp(absl::Time now) {
   }
   registry_->Forgive(stood_still, now);
   life_.Forgive(stood_still, now);
+  workers_back_by_ += stood_still;
 }
 
 void JobManager::Tick(absl::Time now) {

@@ -35,16 +35,17 @@ class JobManager {
   // What it found damaged, a line each.
   std::vector<std::string> notes() const;
 
-  // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before,
-  // ALREADY_EXISTS if that was of another spec; FAILED_PRECONDITION if an unfinished job has the
-  // output path. Here and in Cancel errors of CheckWritable. `client` is its address, for the log.
+  // INVALID_ARGUMENT names the field, UNAVAILABLE a device that a worker may yet bring back. An
+  // equal request_id returns the job it made before, ALREADY_EXISTS if that was of another spec;
+  // FAILED_PRECONDITION if an unfinished job has the output path. Here and in Cancel errors of
+  // CheckWritable. `client` is its address, for the log.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id,
                                  const std::string& client = "");
   // What Submit would refuse it for now; records nothing.
   absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id) const;
   // ABORTED as CheckBasis (plan_basis.h) if a plan for the job that was made from that is none any
-  // more for the connected workers and what was measured. OK if the request_id is known: Submit
-  // then returns a job that was taken, whatever is connected now.
+  // more for the connected workers and what was measured; UNAVAILABLE as Submit. OK if the
+  // request_id is known: Submit then returns a job that was taken, whatever is connected now.
   absl::Status CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
                           const std::string& request_id) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
@@ -116,7 +117,6 @@ class JobManager {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWorker(EventKind kind, const std::string& worker, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Tells those who count.
   void CountSearch(const JobRequest& request, const absl::Status& status,
                    absl::Duration took) const;
   // Hands the job to the pool.
@@ -139,8 +139,8 @@ class JobManager {
   mutable absl::Mutex mutex_;
   JobLife life_ ABSL_GUARDED_BY(mutex_);
   std::vector<Event> worker_events_ ABSL_GUARDED_BY(mutex_);
-  // Infinite: not yet.
-  absl::Time ticked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Time ticked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // Infinite: not yet.
+  absl::Time workers_back_by_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time stood_still_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // Last, until then.
   int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Tasks of the pool that will call back.
   JobWatches watches_;                        // Asks for jobs under the lock, tells without it.

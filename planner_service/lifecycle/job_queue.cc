@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/error_details.h"
 #include "common/training/field_check.h"
 #include "common/wire/topology_proto.h"
 #include "planner_service/jobs/job_cluster.h"
@@ -23,6 +24,7 @@
 namespace stagewright {
 namespace {
 
+constexpr absl::Duration kAskAgain = absl::Seconds(5);
 constexpr char kMeasuring[] = "waiting for links that are being measured";
 
 DeviceCounts CountsOf(const std::vector<RegisteredDevice>& devices) {
@@ -185,6 +187,13 @@ absl::Status CheckNamedDevices(const JobRequest& request,
                         "\", which no connected worker has");
   }
   return absl::OkStatus();
+}
+
+absl::Status Lacking(absl::Status status, absl::Duration workers_come_back) {
+  if (status.ok() || workers_come_back <= absl::ZeroDuration()) return status;
+  return WithRetryAfter(absl::UnavailableError(absl::StrCat(
+                            status.message(), "; workers come back to a planner that has started")),
+                        std::min(workers_come_back, kAskAgain));
 }
 
 std::optional<int64_t> QuotaLeft(const Job& job, const QueueState& queue, const QueueRules& rules) {

@@ -36,6 +36,10 @@ JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>&
 absl::Status CheckNamedDevices(const JobRequest& request,
                                const std::vector<RegisteredDevice>& devices);
 
+// An error for want of devices; while workers may bring them back for so long, UNAVAILABLE, with
+// when to ask again.
+absl::Status Lacking(absl::Status status, absl::Duration workers_come_back);
+
 // What a running job may be planned anew for: its own devices and, while nobody waits for any, free
 // ones within its account's quota.
 std::vector<RegisteredDevice> DevicesToReplanFor(const JobRecord& record, const QueueState& queue,

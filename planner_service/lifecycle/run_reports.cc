@@ -44,10 +44,10 @@ std::optional<StepShare> AddStep(JobRecords& records, JobRecord& record, int32_t
   return whole;
 }
 
-// One that cannot be written fails the job.
-bool NeedsCheckpoints(const Job& job) {
+// One after that step that cannot be written fails the job. Nobody asked for those from halfway.
+bool NeedsCheckpoint(const Job& job, int64_t step) {
   const std::optional<CheckpointPolicy>& policy = job.request->training.checkpoints;
-  return policy.has_value() && policy->fail_job;
+  return policy.has_value() && policy->fail_job && !policy->IsHalfway(step);
 }
 
 // Tells watchers of the step, and workers of a checkpoint that is due, if it is news.
@@ -151,7 +151,7 @@ std::optional<std::string> NoteShard(JobRecords& records, JobRecord& record,
   if (!share.error.empty()) {
     share.error =
         absl::StrCat("device ", job.devices[static_cast<size_t>(share.device)], ": ", share.error);
-    if (!share.skipped && NeedsCheckpoints(job))
+    if (!share.skipped && NeedsCheckpoint(job, share.step))
       return absl::StrCat(kCheckpoint, share.step, " could not be written: ", share.error);
   }
   const auto written = record.run->checkpoints().Add(share, absl::Now());
@@ -180,7 +180,7 @@ std::optional<std::string> NoteCheckpoint(JobRecords& records, JobRecord& record
     return std::nullopt;
   }
   const std::string error = absl::StrCat("worker ", worker, ": ", message.error());
-  if (NeedsCheckpoints(job))
+  if (NeedsCheckpoint(job, message.step()))
     return absl::StrCat(kCheckpoint, message.step(), " could not be completed: ", error);
   WarnOfCheckpoint(records, job, message.step(), error);
   return std::nullopt;

@@ -17,6 +17,7 @@
 #include "planner_service/records/plans_ahead.h"
 #include "planner_service/runs/run.h"
 #include "planner_service/runs/setbacks.h"
+#include "stagewright/v1/planner_service.pb.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
@@ -27,6 +28,13 @@ struct Measured {
   int32_t steps = 0;  // How many were measured.
   std::vector<ActionTimes> actions;
   std::vector<TimedOperator> operators;  // None: not timed yet.
+};
+
+// A search for more devices that found nothing, by what it depended on.
+struct VainGrowth {
+  int64_t generation = 0;  // The plan is that of the generation.
+  Nanos step_time = 0;     // As measured.
+  v1::PlanBasis basis;     // Its devices; operators are the job's.
 };
 
 struct JobRecord {
@@ -52,6 +60,7 @@ struct JobRecord {
   bool room_made = false;                         // Jobs were or are stopped so that it can start.
   Setbacks setbacks;
   GrowthPauses growth_pauses;
+  std::optional<VainGrowth> vain_growth;
   bool lacks_room = false;    // Job::growth says that there are no devices to grow onto.
   bool seeks_growth = false;  // `replanning` is for more devices, not for somebody who asked.
   std::optional<absl::Duration> start_took;  // From its preparation to steps, of the present run.

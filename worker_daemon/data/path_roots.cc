@@ -73,8 +73,9 @@ absl::Status Outside(absl::string_view field, absl::string_view what) {
 absl::Status Check(const std::vector<std::string>& roots, absl::string_view field,
                    absl::string_view what, const std::string& path) {
   if (path.empty() || roots.empty()) return absl::OkStatus();
+  const std::vector<std::string> asked = NamedFirst(roots, path);
   const auto any = [&](bool (*is)(const fs::path&, const std::string&)) {
-    return std::any_of(roots.begin(), roots.end(),
+    return std::any_of(asked.begin(), asked.end(),
                        [&](const std::string& root) { return is(path, root); });
   };
   return any(IsNamedWithin) && any(IsWithin) && !HasParent(path) ? absl::OkStatus()

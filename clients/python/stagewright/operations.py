@@ -81,7 +81,7 @@ def plan(
         timeline=True,
     )
     response = yield Call("Plan", request, timeout)
-    return plan_from_response(response, graph)
+    return dataclasses.replace(plan_from_response(response, graph), preset=cluster)
 
 
 def submit(

@@ -77,6 +77,7 @@ class Plan:
     bubble_ratio: float
     proto: "planner_pb.Plan"
     lengths: tuple[OfLength, ...] = ()  # Samples of other shapes; all figures above are of the largest.
+    preset: str = ""  # The cluster, where it is not that of workers, whose devices a job with this plan would run on.
     # Of an answer to `plan`:
     sequential: "Plan | None" = None
     lower_bound_seconds: float = 0.0
@@ -207,7 +208,9 @@ def load_plan(path: str | os.PathLike) -> Plan:
 
 
 # What `stagewright plan -o json` prints, and what a plan by hand calls it.
-_PLAN_FIELDS = ("kind", "asynchronous", "vertical_sync", "bucket_bytes", "optimizer_sharding", "orders")
+_PLAN_FIELDS = (
+    "kind", "asynchronous", "vertical_sync", "batch_statistics", "bucket_bytes", "optimizer_sharding", "orders",
+)  # fmt: skip
 _STAGE_FIELDS = {
     "nodes": "nodes",
     "devices": "devices",
@@ -232,6 +235,43 @@ def plan_by_hand(path: str | os.PathLike) -> tuple[str, dict[str, int]]:
         {name: stage[shown] for shown, name in _STAGE_FIELDS.items() if shown in stage} for stage in document["stages"]
     ]
     return json.dumps(plan), splits
+
+
+def by_name(plan: Plan) -> str:
+    """The text of the plan by hand, on the devices of its names."""
+    strategy = plan.proto.strategy
+    names = {device.device: device.name for device in plan.proto.evaluation.devices}
+    written = {"kind": plan.kind, "asynchronous": strategy.asynchronous, "vertical_sync": strategy.vertical_sync}
+    if strategy.batch_statistics:
+        statistics = strategy_pb.BatchStatistics.Name(strategy.batch_statistics)
+        written["batch_statistics"] = statistics.removeprefix("BATCH_STATISTICS_").lower()
+    if strategy.bucket_bytes:
+        written["bucket_bytes"] = strategy.bucket_bytes
+    if strategy.optimizer_sharding:
+        sharding = strategy_pb.OptimizerSharding.Name(strategy.optimizer_sharding)
+        written["optimizer_sharding"] = sharding.removeprefix("OPTIMIZER_SHARDING_").lower()
+    if strategy.orders:
+        written["orders"] = [_order_text(order, names) for order in strategy.orders]
+    written["stages"] = [
+        {
+            "nodes": shown.nodes,
+            "devices": shown.devices,
+            "micro_batch": stage.micro_batch,
+            "k": stage.k,
+            "in_flight": stage.in_flight,
+            "recompute": stage.recompute,
+        }
+        for shown, stage in zip(plan.stages, strategy.stages, strict=True)
+    ]
+    return json.dumps(written)
+
+
+_PASSES = "?FRBIW"  # By number.
+
+
+def _order_text(order: "strategy_pb.DeviceOrder", names: dict[int, str]) -> str:
+    passes = (f"{_PASSES[getattr(step, 'pass')]}{step.stage}.{step.micro_batch}" for step in order.steps)
+    return f"device {names.get(order.device, order.device)}: {' '.join(passes)}"
 
 
 def _read_json(path: str | os.PathLike) -> object:

@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Mapping
 
-from .plans import Plan, load_plan, plan_by_hand
+from .plans import Plan, by_name, load_plan, plan_by_hand
 from .proto import jobs_pb, planner_pb, strategy_pb
 
 
@@ -139,14 +139,18 @@ class JobSettings:
 
 def _apply_plan(plan: Plan | str | os.PathLike, spec: "jobs_pb.JobSpec") -> None:
     if isinstance(plan, Plan):
-        spec.strategy.CopyFrom(plan.proto.strategy)
-        spec.num_devices = spec.num_devices or _devices_of(plan.proto.strategy)
-        return
-    text = pathlib.Path(plan).read_text() if pathlib.Path(plan).is_file() else ""
-    if text.lstrip().startswith('{"response"'):
-        _apply_plan(load_plan(plan), spec)
-        return
-    spec.plan_options.manual, splits = plan_by_hand(plan)
+        if plan.preset:
+            spec.strategy.CopyFrom(plan.proto.strategy)
+            spec.num_devices = spec.num_devices or _devices_of(plan.proto.strategy)
+            return
+        spec.plan_options.manual = by_name(plan)
+        splits = {split.node: split.parts for split in plan.proto.strategy.splits}
+    else:
+        text = pathlib.Path(plan).read_text() if pathlib.Path(plan).is_file() else ""
+        if text.lstrip().startswith('{"response"'):
+            _apply_plan(load_plan(plan), spec)
+            return
+        spec.plan_options.manual, splits = plan_by_hand(plan)
     if not spec.plan_options.splits:
         spec.plan_options.splits.extend(strategy_pb.OperatorSplit(node=n, parts=p) for n, p in splits.items())
     spec.planner = spec.planner or "manual"

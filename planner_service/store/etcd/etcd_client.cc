@@ -71,9 +71,11 @@ absl::Status EtcdClient::Try(const char* what, Call call) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
     status = FromGrpc(call(member, context), member.endpoint, what);
-    if (!absl::IsUnavailable(status)) return status;
+    const bool silent = absl::IsDeadlineExceeded(status);
+    if (!silent && !absl::IsUnavailable(status)) return status;
     size_t expected = index;
     present_.compare_exchange_strong(expected, (index + 1) % members_.size());
+    if (silent) return status;  // There is no time left.
   }
   return status;
 }

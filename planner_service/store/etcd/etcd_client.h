@@ -31,10 +31,11 @@ struct EtcdLease {
   absl::Duration ttl;  // What the cluster grants, whatever was asked.
 };
 
-// Thread-safe. A call that a member does not answer goes to the next one. UNAVAILABLE if none does,
-// DEADLINE_EXCEEDED after `patience`, RESOURCE_EXHAUSTED if the cluster's space is used up. In the
-// first two cases it may have been done all the same, as may a transaction that is answered with
-// unmet conditions: they may be what it did itself, at a member that did not say so.
+// Thread-safe. A call that a member cannot take goes to the next one, as do calls after one that a
+// member left unanswered for `patience`. UNAVAILABLE if none takes it, DEADLINE_EXCEEDED after
+// `patience`, RESOURCE_EXHAUSTED if the cluster's space is used up. In the first two cases it may
+// have been done all the same, as may a transaction that is answered with unmet conditions: they
+// may be what it did itself, at a member that did not say so.
 class EtcdClient {
  public:
   // Without credentials in the clear.
@@ -67,7 +68,7 @@ class EtcdClient {
 
   std::vector<Member> members_;
   const absl::Duration patience_;
-  std::atomic<size_t> present_ = 0;  // The member that answered last.
+  std::atomic<size_t> present_ = 0;  // The member that is asked first: it answered last.
 };
 
 }  // namespace stagewright

@@ -21,7 +21,7 @@ using etcdserverpb::KeyValue;
 
 constexpr size_t kRequestBytes = size_t{1} << 20;  // The values of one transaction.
 constexpr size_t kInlineBytes = size_t{1} << 18;   // Larger values are kept in pieces.
-constexpr int64_t kPage = 32;                      // Entries read at once.
+constexpr int64_t kKeysPage = 32'000;              // Keys read at once.
 constexpr int kMostTries = 50;                     // To write what others change meanwhile.
 // A transaction may have 128 operations, less those of transactions around it: nested twice, some
 // ten thousand.
@@ -145,12 +145,17 @@ class EtcdStore : public Store {
     etcdserverpb::RangeRequest request;
     request.set_key(prefix);
     request.set_range_end(BehindPrefix(prefix));
-    request.set_limit(keys_only ? 1000 * kPage : kPage);
+    request.set_limit(keys_only ? kKeysPage : kEtcdFirstPage);
     request.set_keys_only(keys_only);
     while (true) {
       ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse page, client_->Range(request));
       if (request.revision() == 0) request.set_revision(page.header().revision());
-      for (const KeyValue& entry : page.kvs()) RETURN_IF_ERROR(visit(entry, request.revision()));
+      size_t largest = 0;
+      for (const KeyValue& entry : page.kvs()) {
+        RETURN_IF_ERROR(visit(entry, request.revision()));
+        largest = std::max(largest, entry.ByteSizeLong());
+      }
+      if (!keys_only) request.set_limit(NextEtcdPage(request.limit(), largest));
       if (!page.more() || page.kvs().empty()) return absl::OkStatus();
       request.set_key(page.kvs().rbegin()->key() + std::string(1, '\0'));
     }

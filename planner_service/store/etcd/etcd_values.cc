@@ -1,5 +1,6 @@
 #include "planner_service/store/etcd/etcd_values.h"
 
+#include <algorithm>
 #include <random>
 
 #include "absl/strings/numbers.h"
@@ -39,6 +40,12 @@ absl::StatusOr<EtcdEntry> ParseEtcdEntry(absl::string_view entry) {
     return absl::DataLossError("is not an entry of a store");
   parsed.pieces.id = words[0];
   return parsed;
+}
+
+int64_t NextEtcdPage(int64_t page, size_t largest_bytes) {
+  constexpr size_t kPageBytes = size_t{8} << 20;
+  const auto fit = static_cast<int64_t>(kPageBytes / std::max<size_t>(largest_bytes, 1));
+  return std::clamp(fit, kEtcdFirstPage, std::min(2 * page, kEtcdLargestPage));
 }
 
 std::string NewPiecesId() {

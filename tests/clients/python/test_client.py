@@ -1,6 +1,7 @@
 """Both clients on a real channel: what they send, what they make of answers, errors and broken streams."""
 
 import asyncio
+import dataclasses
 import inspect
 import json
 
@@ -13,7 +14,8 @@ from planner_double import PlannerDouble, job
 import stagewright
 from stagewright import client as clients
 from stagewright import errors
-from stagewright.proto import event_pb, jobs_pb, planner_pb, workers_pb
+from stagewright.plans import plan_from_proto
+from stagewright.proto import event_pb, jobs_pb, planner_pb, strategy_pb, workers_pb
 
 
 class Blocking:
@@ -146,7 +148,7 @@ def test_submit_fills_the_spec_and_repeats_with_one_request_id(connect, tmp_path
 def plan_files(tmp_path):
     """The same two-stage plan in the three forms of files."""
     by_hand = {"micro_batch": 4, "stages": [{"nodes": ["n0"], "devices": [0]}, {"nodes": ["*"], "devices": [1]}]}
-    shown = {"termination": "feasible", "model": "m", "kind": "graph", "stages": [
+    shown = {"termination": "feasible", "model": "m", "kind": "graph", "batch_statistics": "micro", "stages": [
         {"nodes": ["n0"], "devices": ["a"], "micro_batch_size": 4, "k": 1, "memory_bytes": 3}]}  # fmt: skip
     response = planner_pb.PlanResponse(best=plan_examples.proto())
     saved = {"response": json_format.MessageToDict(response), "graph": json_format.MessageToDict(plan_examples.graph())}
@@ -165,14 +167,51 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
 
     with PlannerDouble(SubmitJob=answer) as planner:
         client = connect(planner.address)
-        for plan in (plan_examples.plan(), tmp_path / "saved.json", tmp_path / "hand.json", tmp_path / "shown.json"):
+        for_preset = dataclasses.replace(plan_examples.plan(), preset="cpu:5")
+        files = [tmp_path / f"{name}.json" for name in ("saved", "hand", "shown")]
+        for plan in (for_preset, plan_examples.plan(), *files):
             client.submit(graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan)
-    given, saved, hand, shown = asked
-    assert given.strategy == saved.strategy == plan_examples.proto().strategy
-    assert given.num_devices == 5
+    numbered, given, saved, hand, shown = asked
+    assert numbered.strategy == plan_examples.proto().strategy
+    assert numbered.num_devices == 5
+    assert given == saved
+    assert (given.HasField("strategy"), given.num_devices, given.planner) == (False, 0, "manual")
+    named = json.loads(given.plan_options.manual)
+    assert [stage["devices"] for stage in named["stages"]] == [[device] for device in plan_examples.DEVICES]
+    assert named["stages"][1] == {
+        "nodes": ["n1"], "devices": ["left/cpu1"], "micro_batch": 8, "k": 1, "in_flight": 16, "recompute": False,
+    }  # fmt: skip
+    assert (named["kind"], named["asynchronous"]) == ("graph", False)
     assert (json.loads(hand.plan_options.manual), hand.planner) == (by_hand, "manual")
     stage = {"nodes": ["n0"], "devices": ["a"], "micro_batch": 4, "k": 1}
-    assert json.loads(shown.plan_options.manual) == {"kind": "graph", "stages": [stage]}
+    assert json.loads(shown.plan_options.manual) == {"kind": "graph", "batch_statistics": "micro", "stages": [stage]}
+
+
+def test_a_plan_by_name_says_all_that_its_strategy_does(connect, tmp_path):
+    proto = plan_examples.proto()
+    strategy = proto.strategy
+    strategy.batch_statistics, strategy.bucket_bytes = strategy_pb.BATCH_STATISTICS_SYNCHRONISED, 1 << 20
+    strategy.optimizer_sharding = strategy_pb.OPTIMIZER_SHARDING_STATES
+    strategy.splits.add(node="n2", parts=4)
+    order = strategy.orders.add(device=1)
+    for number, kind in enumerate(strategy_pb.Pass.values()[1:]):
+        order.steps.add(**{"stage": 1, "pass": kind, "micro_batch": number})
+    asked = []
+
+    def answer(request, context):
+        asked.append(request.spec)
+        return jobs_pb.SubmitJobResponse(job=job())
+
+    plan = plan_from_proto(proto, plan_examples.graph())
+    with PlannerDouble(SubmitJob=answer) as planner:
+        connect(planner.address).submit(
+            graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan
+        )
+    named = json.loads(asked[0].plan_options.manual)
+    assert (named["batch_statistics"], named["bucket_bytes"]) == ("synchronised", 1 << 20)
+    assert named["optimizer_sharding"] == "states"
+    assert named["orders"] == ["device left/cpu1: F1.0 R1.1 B1.2 I1.3 W1.4"]
+    assert [(split.node, split.parts) for split in asked[0].plan_options.splits] == [("n2", 4)]
 
 
 def test_saved_plans_are_read(tmp_path):

@@ -12,6 +12,8 @@ namespace stagewright {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 class RegularFileTest : public ::testing::Test {
@@ -44,6 +46,13 @@ TEST_F(RegularFileTest, NamesTheWayFromARoot) {
   EXPECT_EQ(PathBelow(".", "a"), "./a");
   for (const char* path : {"/a", "/a/bc", "/a/b/../c", "b", "/"})
     EXPECT_EQ(PathBelow("/a/b", path), std::nullopt) << path;
+}
+
+TEST_F(RegularFileTest, RootsThatNameTheWayAreAskedFirst) {
+  const std::vector<std::string> roots = {"/slow/data", "/a", "/slow", "/a/out"};
+  EXPECT_THAT(NamedFirst(roots, "/a/out/x"), ElementsAre("/a", "/a/out", "/slow/data", "/slow"));
+  EXPECT_THAT(NamedFirst(roots, "/slow/data2"), ElementsAre("/slow", "/slow/data", "/a", "/a/out"));
+  EXPECT_THAT(NamedFirst(roots, "/b"), ElementsAreArray(roots));
 }
 
 TEST_F(RegularFileTest, ARootThatLeadsNowhereHasNothingBelowIt) {

@@ -19,6 +19,15 @@ TEST(GrowthRoomTest, SaysWhyThereIsNone) {
   EXPECT_EQ(RoomToGrow({.has = 2, .wants = 3, .free = 1, .quota_left = -2}).more, 0);
 }
 
+TEST(GrowthRoomTest, SaysWhichDevicesAJobHasInsteadOfWhich) {
+  const std::vector<std::string> two = {"a/cpu0", "b/cpu0"};
+  EXPECT_EQ(DevicesInstead({"a/cpu0", "b/cpu0", "c/cpu0"}, two), "3 devices instead of 2");
+  EXPECT_EQ(DevicesInstead({"c/cpu0"}, two), "1 device instead of 2");
+  EXPECT_EQ(DevicesInstead({"c/cpu0", "a/cpu0"}, two), "c/cpu0 instead of b/cpu0");
+  EXPECT_EQ(DevicesInstead({"d/cpu0", "c/cpu0"}, two), "d/cpu0, c/cpu0 instead of a/cpu0, b/cpu0");
+  EXPECT_EQ(DevicesInstead({"b/cpu0", "a/cpu0"}, two), "");
+}
+
 TEST(GrowthRoomTest, JobsThatWaitComeFirst) {
   const GrowthRoom room = RoomToGrow({.has = 2, .wants = 3, .free = 1, .waiting = 1});
   EXPECT_EQ(room.more, 0);

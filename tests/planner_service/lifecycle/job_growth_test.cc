@@ -317,6 +317,35 @@ TEST_F(JobGrowthTest, SlowerPlansForMoreDevicesAreNotTaken) {
   EXPECT_EQ(Job().replans(), 0);
 }
 
+TEST_F(JobGrowthTest, NobodySearchesAgainForWhatIsAsItWas) {
+  spec_.mutable_plan_options()->set_max_stages(2);
+  spec_.mutable_plan_options()->set_forbid_replicas(true);
+  Begin();
+  Steps(1, 10, kStep);
+  Pass(kPause);
+  AwaitGrowth("no better plan");
+  const auto searches = [&] {
+    int64_t count = 0;
+    const v1::Job job = Job();
+    for (const v1::Event& event : job.events())
+      if (event.kind() == v1::EVENT_KIND_GROWTH) count += std::max<int64_t>(event.count(), 1);
+    return count;
+  };
+  ASSERT_EQ(searches(), 1);
+  const auto look_again = [&] {
+    Pass(kSameDevicesAgain + absl::Seconds(1));
+    AwaitSearches();
+  };
+  for (int i = 0; i < 2; ++i) look_again();
+  EXPECT_EQ(searches(), 1);
+  // Its steps take longer than they did.
+  Steps(11, 60, 2 * kStep);
+  look_again();
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (searches() < 2 && absl::Now() < deadline) AwaitSearches();
+  EXPECT_EQ(searches(), 2);
+}
+
 TEST_F(JobGrowthTest, ARunIsLeftAloneForAWhile) {
   options_.growth_pause = absl::Seconds(30);
   Shrink();

@@ -53,11 +53,11 @@ class JobCheckpointsTest : public ::testing::Test {
     }
     harness_.Pump();
   }
-  void Complete(const std::string& error = "") {
+  void Complete(const std::string& error = "", int64_t step = 10) {
     v1::ConnectRequest message;
     message.mutable_checkpoint_written()->set_job(job_);
     message.mutable_checkpoint_written()->set_generation(Job().generation());
-    message.mutable_checkpoint_written()->set_step(10);
+    message.mutable_checkpoint_written()->set_step(step);
     message.mutable_checkpoint_written()->set_error(error);
     harness_.jobs->OnMessage("a", message);
   }
@@ -114,6 +114,22 @@ TEST_F(JobCheckpointsTest, OrItFailsTheJobIfThatIsThePolicy) {
   EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_THAT(Job().message(), HasSubstr("step 20 could not be written"));
   EXPECT_THAT(Job().message(), HasSubstr("no space left"));
+}
+
+TEST_F(JobCheckpointsTest, NoneFromHalfwayFailsIt) {
+  spec_.mutable_checkpoints()->set_fail_job(true);
+  spec_.mutable_checkpoints()->set_every_steps(10);
+  spec_.set_max_restarts(1);
+  Run();
+  WriteShares(5, "no space left");
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING) << Job().message();
+  EXPECT_THAT(Job().warnings(), ElementsAre(HasSubstr("after step 5 was skipped: device ")));
+  WriteShares(15);
+  Complete("no space left", 15);
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING) << Job().message();
+  EXPECT_THAT(Job().warnings(), ElementsAre(HasSubstr("after step 15 was skipped: worker a")));
+  WriteShares(20, "no space left");
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
 }
 
 TEST_F(JobCheckpointsTest, AManifestThatCannotBeWrittenIsTold) {

@@ -92,6 +92,41 @@ TEST_F(JobManagerStallsTest, WhoeverWakesFirstCatchesUp) {
   EXPECT_EQ(harness_.Get(job).state(), v1::JOB_STATE_FAILED);
 }
 
+TEST(JobManagerStalls, NorIsWhatACallerSetsGoing) {
+  JobManagerOptions options;
+  options.starting_timeout = absl::Seconds(20);
+  for (const char* call : {"submit", "cancel", "open"}) {
+    RecordingStore store;
+    JobHarness harness(&store, options);
+    for (const char* name : {"a", "b"}) {
+      harness.Connect(name);
+      harness.Worker(name).silent_on = {Message::kConnectPeers};
+    }
+    v1::SetWorkerAvailabilityRequest worker;
+    worker.set_name("b");
+    worker.set_availability(v1::WORKER_AVAILABILITY_CORDONED);
+    std::string first;
+    if (call == absl::string_view("cancel")) first = harness.Submit(SmallSpec());
+    if (call == absl::string_view("open")) {
+      ASSERT_TRUE(harness.jobs->SetAvailability(worker).ok());
+    }
+    std::string job = call == absl::string_view("submit") ? "" : harness.Submit(SmallSpec());
+    harness.jobs->Tick(absl::Now() - absl::Minutes(10));
+    if (job.empty()) job = harness.Submit(SmallSpec());
+    if (!first.empty()) {
+      ASSERT_TRUE(harness.jobs->Cancel(first).ok());
+    }
+    if (call == absl::string_view("open")) {
+      worker.set_availability(v1::WORKER_AVAILABILITY_OPEN);
+      ASSERT_TRUE(harness.jobs->SetAvailability(worker).ok());
+    }
+    EXPECT_EQ(harness.Await(job, v1::JOB_STATE_STARTING).state(), v1::JOB_STATE_STARTING) << call;
+    harness.Pump();
+    harness.PassUntil(absl::Now() + absl::Seconds(25));
+    EXPECT_EQ(harness.Get(job).state(), v1::JOB_STATE_FAILED) << call;
+  }
+}
+
 TEST_F(JobManagerStallsTest, IsToldOfOnceForAsLongAsTicksAreSlow) {
   const auto told = [&] {
     const std::string logged = ::testing::internal::GetCapturedStderr();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/base/error_details.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
 
@@ -108,6 +109,31 @@ TEST_F(NamedDevicesLifeTest, OneThatNoWorkerHasIsRefusedAtOnce) {
   one.set_num_devices(2);
   EXPECT_EQ(harness_.jobs->Submit(one, "").status().message(),
             "spec.num_devices is 2, but the plan names 1 device");
+}
+
+TEST_F(NamedDevicesLifeTest, OneThatAWorkerMayBringBackIsAskedForAgain) {
+  Connect({"a"});
+  v1::JobSpec waits = SmallSpec();
+  waits.set_num_devices(9);
+  harness_.Submit(waits);
+  harness_.jobs->Suspend();
+  JobHarness next(&store_);
+  const v1::JobSpec spec = Plan({"a/cpu0"});
+  v1::PlanBasis basis;
+  basis.add_devices()->set_name("a/cpu0");
+  for (const absl::Status& refused :
+       {next.jobs->Submit(spec, "").status(), next.jobs->Validate(spec, ""),
+        next.jobs->CheckBasis(spec, basis, "")}) {
+    EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("a/cpu0"));
+    EXPECT_GT(DetailsOf(refused).retry_after.value_or(absl::ZeroDuration()), absl::ZeroDuration());
+  }
+  next.Connect("a");
+  EXPECT_TRUE(next.jobs->Validate(spec, "").ok());
+  next.Disconnect("a");
+  next.PassUntil(absl::Now() + absl::Minutes(1));
+  EXPECT_TRUE(absl::IsInvalidArgument(next.jobs->Validate(spec, "")));
+  EXPECT_TRUE(absl::IsAborted(next.jobs->CheckBasis(spec, basis, "")));
 }
 
 TEST_F(NamedDevicesLifeTest, AJobThatIsKnownIsTheAnswerWhateverIsConnected) {

@@ -44,6 +44,18 @@ TEST(EtcdClient, AsksTheMembersInTurn) {
   EXPECT_EQ(client.Range(get)->kvs(0).value(), "v");
 }
 
+TEST(EtcdClient, AsksAnotherMemberAfterOneThatHangs) {
+  testing::EtcdServer hangs, server;
+  hangs.Freeze();
+  EtcdClient client({{hangs.endpoint(), server.endpoint()}, "/"}, absl::Seconds(1));
+  etcdserverpb::RangeRequest get;
+  get.set_key("k");
+  EXPECT_EQ(client.Range(get).status().code(), absl::StatusCode::kDeadlineExceeded);
+  int tries = 0;  // The other one may be slow, too.
+  while (!client.Range(get).ok() && tries < 60) ++tries;
+  EXPECT_LT(tries, 60);
+}
+
 TEST(EtcdClient, SaysWhichMemberDoesNotAnswer) {
   EtcdClient client({{"127.0.0.1:1"}, "/"});
   const absl::Status status = client.Range({}).status();

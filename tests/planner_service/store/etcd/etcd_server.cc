@@ -89,4 +89,6 @@ void EtcdServer::Stop() {
   process_ = -1;
 }
 
+void EtcdServer::Freeze() { kill(process_, SIGSTOP); }
+
 }  // namespace stagewright::testing

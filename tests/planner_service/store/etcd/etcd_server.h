@@ -23,6 +23,8 @@ class EtcdServer {
   void Start();
   // As if its machine died.
   void Stop();
+  // It stands still, until Stop: connections are taken, and nothing is answered.
+  void Freeze();
 
  private:
   const TemporaryFolder folder_;

@@ -23,6 +23,20 @@ TEST(EtcdValues, WhatIsNoEntryIsDataLoss) {
     EXPECT_EQ(ParseEtcdEntry(text).status().code(), absl::StatusCode::kDataLoss) << text;
 }
 
+TEST(EtcdValues, PagesAreAsLargeAsTheirEntriesLet) {
+  int64_t page = kEtcdFirstPage, pages = 0;
+  for (int64_t read = 0; read < 100'000; ++pages) {
+    read += page;
+    page = NextEtcdPage(page, 1000);
+  }
+  EXPECT_LE(pages, 60);
+  EXPECT_EQ(page, kEtcdLargestPage);
+  EXPECT_EQ(NextEtcdPage(2048, 8 << 10), 1024);
+  EXPECT_EQ(NextEtcdPage(2048, 256 << 10), kEtcdFirstPage);
+  EXPECT_EQ(NextEtcdPage(2048, 4 << 20), kEtcdFirstPage);
+  EXPECT_EQ(NextEtcdPage(64, 0), 128);
+}
+
 TEST(EtcdValues, PiecesHaveNamesOfTheirOwnInOrder) {
   EXPECT_NE(NewPiecesId(), NewPiecesId());
   EXPECT_LT(PieceKey("a", 9), PieceKey("a", 10));

@@ -19,6 +19,7 @@ constexpr size_t kLongest = 1000;
 struct Settings {
   absl::Mutex mutex;
   LogOptions options ABSL_GUARDED_BY(mutex);
+  std::vector<const LogTap*> taps ABSL_GUARDED_BY(mutex);
 };
 
 // Never destroyed: threads log until the process ends.
@@ -122,17 +123,33 @@ void SetUpLog(LogOptions options) {
   settings.options = std::move(options);
 }
 
-void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
+void WriteLine(LogLine line) {
   Settings& settings = ProcessSettings();
-  LogLine line = {absl::Now(), level, "", std::string(message), fields};
   LogFormat format = LogFormat::kText;
   {
     absl::MutexLock lock(&settings.mutex);
-    if (level < settings.options.level) return;
+    if (line.level < settings.options.level) return;
     line.program = settings.options.program;
     format = settings.options.format;
+    for (const LogTap* tap : settings.taps) tap->see_(line);
   }
   WriteAll(FormatLine(line, format));
+}
+
+void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
+  WriteLine({absl::Now(), level, "", std::string(message), fields});
+}
+
+LogTap::LogTap(std::function<void(const LogLine&)> see) : see_(std::move(see)) {
+  Settings& settings = ProcessSettings();
+  absl::MutexLock lock(&settings.mutex);
+  settings.taps.push_back(this);
+}
+
+LogTap::~LogTap() {
+  Settings& settings = ProcessSettings();
+  absl::MutexLock lock(&settings.mutex);
+  std::erase(settings.taps, this);
 }
 
 }  // namespace stagewright

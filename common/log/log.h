@@ -4,6 +4,7 @@
 // the program starts.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -58,7 +59,25 @@ struct LogOptions {
 // Until then: text, without a program, from kInfo.
 void SetUpLog(LogOptions options);
 
-// Writes a line to standard error in one piece. Thread-safe.
+// Writes a line to standard error in one piece, with the program's name. Thread-safe.
+void WriteLine(LogLine line);
+// One that was logged now.
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
+
+// Sees the lines that this process writes, from its construction until its destruction has
+// returned. Thread-safe.
+class LogTap {
+ public:
+  // `see` is called by the threads that log, one at a time: it must neither block nor log.
+  explicit LogTap(std::function<void(const LogLine&)> see);
+  ~LogTap();
+  LogTap(const LogTap&) = delete;
+  LogTap& operator=(const LogTap&) = delete;
+
+ private:
+  friend void WriteLine(LogLine line);
+
+  const std::function<void(const LogLine&)> see_;
+};
 
 }  // namespace stagewright

@@ -21,6 +21,7 @@ using google::protobuf::Reflection;
 
 constexpr size_t kIdBytes = 128;
 constexpr size_t kNameBytes = 256;
+constexpr size_t kLineBytes = 1024;
 constexpr size_t kPathBytes = 4096;
 constexpr size_t kToldBytes = size_t{64} << 10;
 // What has no line of its own: as long as the message may be.
@@ -43,6 +44,10 @@ const absl::flat_hash_map<absl::string_view, Limit>& Table() {
       {"stagewright.v1.GetJobRequest.name", {kIdBytes}},
       {"stagewright.v1.GetJobTraceRequest.name", {kIdBytes}},
       {"stagewright.v1.ListJobStepsRequest.name", {kIdBytes}},
+      {"stagewright.v1.ListJobLogsRequest.name", {kIdBytes}},
+      {"stagewright.v1.LogLines.job", {kIdBytes}},
+      {"stagewright.v1.JobLogLine.worker", {kIdBytes}},
+      {"stagewright.v1.LogField.key", {kIdBytes}},
       {"stagewright.v1.ListJobsRequest.page_token", {kIdBytes}},
       {"stagewright.v1.ListJobsRequest.display_name_contains", {kNameBytes}},
       {"stagewright.v1.ListJobsRequest.owner", {kIdBytes}},
@@ -85,6 +90,8 @@ const absl::flat_hash_map<absl::string_view, Limit>& Table() {
       {"stagewright.v1.Prepared.warnings", {kToldBytes, 1024, true}},
       {"stagewright.v1.Prepared.addresses", {kUnbounded, 1024}},
       {"stagewright.v1.Finished.shards", {kPathBytes, 1024}},
+      {"stagewright.v1.LogLines.lines", {kUnbounded, 256}},
+      {"stagewright.v1.JobLogLine.fields", {kUnbounded, 32}},
       // What people or programs write in lines of their own.
       {"stagewright.v1.PlanOptions.manual", {size_t{16} << 20, 1, true}},
       {"stagewright.v1.JobSpec.data_path", {kToldBytes}},
@@ -92,6 +99,8 @@ const absl::flat_hash_map<absl::string_view, Limit>& Table() {
       {"stagewright.v1.MeasuredOperator.signature", {kToldBytes, 1, true}},
       // What workers tell people.
       {"stagewright.v1.Failed.message", {kToldBytes, 1, true}},
+      {"stagewright.v1.JobLogLine.message", {kLineBytes, 1, true}},
+      {"stagewright.v1.LogField.value", {kLineBytes, 1, true}},
       {"stagewright.v1.GpuMachine.trouble", {kToldBytes, 1, true}},
       {"stagewright.v1.PathsChecked.message", {kToldBytes, 1, true}},
       {"stagewright.v1.ShardWritten.error", {kToldBytes, 1, true}},

@@ -23,7 +23,7 @@ struct Rule {
   bool changes = false;
 };
 
-constexpr std::array<Rule, 27> kRules = {{
+constexpr std::array<Rule, 28> kRules = {{
     {"/grpc.health.v1.Health/Check", Role::kAnybody},
     {"/grpc.health.v1.Health/Watch", Role::kAnybody},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kViewer},
@@ -31,6 +31,7 @@ constexpr std::array<Rule, 27> kRules = {{
     {"/stagewright.v1.JobService/DeleteJob", Role::kSubmitter, true},
     {"/stagewright.v1.JobService/GetJob", Role::kViewer},
     {"/stagewright.v1.JobService/GetJobTrace", Role::kViewer},
+    {"/stagewright.v1.JobService/ListJobLogs", Role::kViewer},
     {"/stagewright.v1.JobService/ListJobSteps", Role::kViewer},
     {"/stagewright.v1.JobService/ListJobs", Role::kViewer},
     {"/stagewright.v1.JobService/ListWorkers", Role::kViewer},

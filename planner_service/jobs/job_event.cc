@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/log/log.h"
 #include "planner_service/jobs/job.h"
 
 namespace stagewright {
@@ -84,17 +83,23 @@ void Append(Event event, size_t most, size_t keep, std::vector<Event>& events) {
   if (events.size() > most) events.erase(events.begin() + static_cast<std::ptrdiff_t>(keep));
 }
 
-void LogEvent(const Event& event) {
+LogLine LineOf(const Event& event) {
   const bool state = event.kind == EventKind::kState;
-  Log(LevelOf(event), state ? "job changed its state" : EventKindName(event.kind),
-      {{"job", event.job},
-       {"state", event.job.empty() ? "" : JobStateName(event.state)},
-       {"worker", event.worker},
-       {"generation", event.generation > 0 ? absl::StrCat(event.generation) : ""},
-       {"step", event.step > 0 ? absl::StrCat(event.step) : ""},
-       {"request", event.request},
-       {"client", event.client},
-       {"why", event.message}});
+  const absl::string_view what = state ? "job changed its state" : EventKindName(event.kind);
+  return {event.last,
+          LevelOf(event),
+          "",
+          std::string(what),
+          {{"job", event.job},
+           {"state", event.job.empty() ? "" : JobStateName(event.state)},
+           {"worker", event.worker},
+           {"generation", event.generation > 0 ? absl::StrCat(event.generation) : ""},
+           {"step", event.step > 0 ? absl::StrCat(event.step) : ""},
+           {"request", event.request},
+           {"client", event.client},
+           {"why", event.message}}};
 }
+
+void LogEvent(const Event& event) { WriteLine(LineOf(event)); }
 
 }  // namespace stagewright

@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/log/log.h"
 
 namespace stagewright {
 
@@ -57,7 +58,9 @@ inline constexpr size_t kFirstJobEvents = 16;
 // first `keep` is dropped. O(events).
 void Append(Event event, size_t most, size_t keep, std::vector<Event>& events);
 
-// Writes it to the log: failures as errors, losses and refusals as warnings.
+// Its line of the log: failures are errors, losses and refusals warnings.
+LogLine LineOf(const Event& event);
+// Writes it.
 void LogEvent(const Event& event);
 
 }  // namespace stagewright

@@ -22,6 +22,7 @@ constexpr absl::string_view kJobs = "jobs/";
 constexpr absl::string_view kEnded = "ended/";
 constexpr absl::string_view kSteps = "steps/";
 constexpr absl::string_view kTraces = "traces/";
+constexpr absl::string_view kLogs = "logs/";
 constexpr absl::string_view kRequests = "requests/";
 constexpr char kNextNumber[] = "next_job";
 
@@ -37,9 +38,14 @@ std::string JobKey(int64_t number) { return absl::StrFormat("%s%012d", kJobs, nu
 std::string SummaryKey(int64_t number) { return absl::StrFormat("%s%012d", kEnded, number); }
 std::string StepsKey(int64_t number) { return absl::StrCat(kSteps, "jobs/", number); }
 std::string TraceKey(int64_t number) { return absl::StrCat(kTraces, number); }
+std::string LogKey(int64_t number) { return absl::StrCat(kLogs, number); }
 
 Mutation StepsMutation(const Job& job, const StepHistory& steps) {
   return {StepsKey(job.number), steps.ToProto().SerializeAsString()};
+}
+
+Mutation LogMutation(const Job& job, const v1::ListJobLogsResponse& log) {
+  return {LogKey(job.number), log.SerializeAsString()};
 }
 
 Mutation RequestMutation(const std::string& id, const KnownRequest& request) {
@@ -99,8 +105,8 @@ absl::StatusOr<v1::Job> ReadEntry(const Store& store, int64_t number) {
 
 std::string JobOfEntry(absl::string_view key) {
   if (absl::ConsumePrefix(&key, kSteps)) return std::string(key);
-  if (!absl::ConsumePrefix(&key, kTraces) && !absl::ConsumePrefix(&key, kJobs) &&
-      !absl::ConsumePrefix(&key, kEnded))
+  if (!absl::ConsumePrefix(&key, kTraces) && !absl::ConsumePrefix(&key, kLogs) &&
+      !absl::ConsumePrefix(&key, kJobs) && !absl::ConsumePrefix(&key, kEnded))
     return "";
   int64_t number = 0;
   return absl::SimpleAtoi(key, &number) ? absl::StrCat("jobs/", number) : "";
@@ -118,6 +124,7 @@ bool IsReadableEntry(absl::string_view key, const std::string& value) {
     return ReadSummary(key, value, ended);
   }
   if (absl::StartsWith(key, kTraces)) return v1::GetJobTraceResponse().ParseFromString(value);
+  if (absl::StartsWith(key, kLogs)) return v1::ListJobLogsResponse().ParseFromString(value);
   return true;
 }
 
@@ -132,7 +139,8 @@ EndedJob SummaryOf(const Job& job) {
 }
 
 absl::Status JobStore::Write(const Job& job, const StepHistory* steps,
-                             const std::string& request_id, const std::string& digest) {
+                             const std::string& request_id, const std::string& digest,
+                             const v1::ListJobLogsResponse* log) {
   v1::Job entry = ToProto(job, GraphDetail::kAll);
   std::vector<Mutation> batch;
   const JobParts::Change parts = parts_.Split(job.number, entry, batch);
@@ -140,6 +148,7 @@ absl::Status JobStore::Write(const Job& job, const StepHistory* steps,
   if (IsTerminal(job.state)) batch.push_back(SummaryMutation(SummaryOf(job)));
   if (steps != nullptr) batch.push_back(StepsMutation(job, *steps));
   if (!request_id.empty()) batch.push_back(RequestMutation(request_id, {job.name(), digest}));
+  if (log != nullptr) batch.push_back(LogMutation(job, *log));
   return WriteWithParts(batch, parts);
 }
 
@@ -163,7 +172,8 @@ absl::Status JobStore::Remove(int64_t job, const std::vector<std::string>& reque
   std::vector<Mutation> batch = {{JobKey(job), std::nullopt},
                                  {SummaryKey(job), std::nullopt},
                                  {StepsKey(job), std::nullopt},
-                                 {TraceKey(job), std::nullopt}};
+                                 {TraceKey(job), std::nullopt},
+                                 {LogKey(job), std::nullopt}};
   ASSIGN_OR_RETURN(const JobParts::Change parts, parts_.Drop(*store_, job, batch));
   for (const std::string& id : request_ids)
     batch.push_back({absl::StrCat(kRequests, id), std::nullopt});
@@ -186,6 +196,10 @@ absl::Status JobStore::WriteSteps(const Job& job, const StepHistory& steps) {
 
 absl::Status JobStore::WriteTrace(const Job& job, const v1::GetJobTraceResponse& trace) {
   return store_->Write({{TraceKey(job.number), trace.SerializeAsString()}});
+}
+
+absl::Status JobStore::WriteLog(const Job& job, const v1::ListJobLogsResponse& log) {
+  return store_->Write({LogMutation(job, log)});
 }
 
 absl::StatusOr<StoredJobs> JobStore::ReadJobs() {
@@ -307,6 +321,19 @@ absl::StatusOr<v1::GetJobTraceResponse> JobStore::ReadTrace(int64_t job) const {
   v1::GetJobTraceResponse trace;
   if (!trace.ParseFromString(stored)) return Damaged(TraceKey(job));
   return trace;
+}
+
+absl::StatusOr<v1::ListJobLogsResponse> JobStore::ReadLog(int64_t job,
+                                                          int64_t after_position) const {
+  const auto stored = store_->Read(LogKey(job));
+  v1::ListJobLogsResponse log;
+  if (absl::IsNotFound(stored.status())) return log;
+  RETURN_IF_ERROR(stored.status());
+  if (!log.ParseFromString(*stored)) return Damaged(LogKey(job));
+  auto& lines = *log.mutable_lines();
+  const auto seen = [&](const v1::JobLogLine& line) { return line.position() <= after_position; };
+  lines.erase(std::remove_if(lines.begin(), lines.end(), seen), lines.end());
+  return log;
 }
 
 absl::StatusOr<std::map<std::string, std::string>> JobStore::ReadRequests() const {

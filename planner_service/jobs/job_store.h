@@ -1,4 +1,4 @@
-// Jobs, their steps and their traces in the store.
+// Jobs, their steps, their traces and their logs in the store.
 #pragma once
 
 #include <cstdint>
@@ -48,15 +48,15 @@ struct StoredJobs {
   int64_t last_number = 0;  // No job, not even one that cannot be read, has a larger one.
 };
 
-// Not thread-safe, but for ReadEnded, ReadSteps and ReadTrace. The store outlives it.
+// Not thread-safe, but for ReadEnded, ReadSteps, ReadTrace and ReadLog. The store outlives it.
 class JobStore {
  public:
   explicit JobStore(Store* store) : store_(store) {}
 
-  // All at once: the job, with its summary if it has ended, its steps unless null, and that
-  // `request_id` made it unless empty, with the request's digest.
+  // All at once: the job, with its summary if it has ended, its steps unless null, that
+  // `request_id` made it unless empty, with the request's digest, and its log unless null.
   absl::Status Write(const Job& job, const StepHistory* steps, const std::string& request_id = "",
-                     const std::string& digest = "");
+                     const std::string& digest = "", const v1::ListJobLogsResponse* log = nullptr);
   // Nothing of a job that has ended is written any more until it is removed.
   void Rest(int64_t job) { parts_.Rest(job); }
   // That the id was one of a request for a job.
@@ -69,6 +69,7 @@ class JobStore {
   absl::StatusOr<int64_t> ReadNextNumber() const;
   absl::Status WriteSteps(const Job& job, const StepHistory& steps);
   absl::Status WriteTrace(const Job& job, const v1::GetJobTraceResponse& trace);
+  absl::Status WriteLog(const Job& job, const v1::ListJobLogsResponse& log);
 
   // O(jobs that have not ended), but for keys and summaries. What a program that wrote no summaries
   // has left is read once, and gets them.
@@ -87,6 +88,8 @@ class JobStore {
   absl::StatusOr<StepHistory> ReadSteps(int64_t job) const;
   // NOT_FOUND if none was written.
   absl::StatusOr<v1::GetJobTraceResponse> ReadTrace(int64_t job) const;
+  // Lines with a greater position than that; none if no log was written.
+  absl::StatusOr<v1::ListJobLogsResponse> ReadLog(int64_t job, int64_t after_position) const;
   // By id, as RequestBook reads them.
   absl::StatusOr<std::map<std::string, std::string>> ReadRequests() const;
 

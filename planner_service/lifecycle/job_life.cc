@@ -457,6 +457,8 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
     case v1::ConnectRequest::kStepsSoFar:
       return take(message.steps_so_far(),
                   [&](auto& record, auto& report) { NoteSteps(records_, record, report); });
+    case v1::ConnectRequest::kLogLines:
+      return records_.NoteLog(worker, message.log_lines(), Now());
     case v1::ConnectRequest::kRunEnded:
       registry_->Ended(worker, message.run_ended().job(), message.run_ended().generation());
       return Advance();

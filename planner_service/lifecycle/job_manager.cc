@@ -471,6 +471,27 @@ absl::StatusOr<v1::GetJobTraceResponse> JobManager::RecordedTrace(const std::str
   return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
 }
 
+absl::StatusOr<v1::ListJobLogsResponse> JobManager::Logs(const std::string& name,
+                                                         int64_t after_position) const {
+  if (after_position < 0) return WrongField("", "after_position", "must not be negative");
+  absl::StatusOr<v1::ListJobLogsResponse> log = v1::ListJobLogsResponse();
+  const JobStore* store = nullptr;
+  int64_t number = 0;
+  JobState state = {};
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(number, NumberOf(life_, name));
+    const JobRecord* live = LiveOf(life_, number);
+    state = live == nullptr ? life_.records().StateOf(number) : ShownJob(*live).state;
+    if (live != nullptr) log = live->log.ToProto(after_position);
+    if (live == nullptr) store = &life_.store();
+  }
+  if (store != nullptr) log = store->ReadLog(number, after_position);
+  if (!log.ok()) return ToldOfRead(log.status());
+  log->set_state(ToProto(state));
+  return log;
+}
+
 absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& name,
                                                            int64_t after_step) const {
   if (after_step < 0) return WrongField("", "after_step", "must not be negative");

@@ -29,8 +29,7 @@ class JobManager {
              JobManagerOptions options);
   ~JobManager();
 
-  // Loads jobs from the store. Unstarted ones continue; running ones wait for their workers to come
-  // back.
+  // Loads jobs from the store. Unstarted ones continue; running ones wait for their workers.
   absl::Status Recover();
   // What it found damaged, a line each.
   std::vector<std::string> notes() const;
@@ -49,13 +48,11 @@ class JobManager {
   absl::Status CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
                           const std::string& request_id) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
-  // Newest first, without plans. INVALID_ARGUMENT for a page token that was not made for these
-  // filters.
+  // Newest first, without plans. INVALID_ARGUMENT for a page token of other filters.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
   absl::StatusOr<v1::Job> Cancel(const std::string& name, const std::string& request_id = "");
   absl::Status Delete(const std::string& name);
-  // Cordons, drains or opens a worker; NOT_FOUND if it is not connected, INVALID_ARGUMENT without
-  // an availability.
+  // NOT_FOUND if it is not connected, INVALID_ARGUMENT without an availability.
   absl::StatusOr<v1::Worker> SetAvailability(const v1::SetWorkerAvailabilityRequest& request);
   // Plans a running job anew and then calls `done` once, without locks held, on another thread or
   // at once: NOT_FOUND, the errors of BeginReplan and EndReplan, INVALID_ARGUMENT for a negative
@@ -63,6 +60,8 @@ class JobManager {
   void Replan(const v1::ReplanJobRequest& request,
               std::function<void(absl::StatusOr<v1::ReplanJobResponse>)> done);
   absl::StatusOr<v1::GetJobTraceResponse> Trace(const std::string& name) const;
+  // The newest lines about it that came later (job_log.h).
+  absl::StatusOr<v1::ListJobLogsResponse> Logs(const std::string& name, int64_t after) const;
   // Ascending; StepHistory says which steps are kept.
   absl::StatusOr<v1::ListJobStepsResponse> Steps(const std::string& name, int64_t after_step) const;
 

@@ -14,6 +14,7 @@
 #include "planner_service/jobs/job.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/records/changeover_state.h"
+#include "planner_service/records/job_log.h"
 #include "planner_service/records/plans_ahead.h"
 #include "planner_service/runs/run.h"
 #include "planner_service/runs/setbacks.h"
@@ -69,6 +70,7 @@ struct JobRecord {
   absl::Time workers_back_by = absl::InfinitePast();  // If the planner was started again.
   absl::Time settled_by = absl::InfinitePast();  // It waits for its runs to end at most until then.
   size_t least_devices = 0;                      // It needs, as far as is known; 0: not known.
+  JobLog log;                                    // Since this planner started.
 };
 
 // The job as others may see it.

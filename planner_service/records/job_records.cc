@@ -76,7 +76,10 @@ void JobRecords::Transition(JobRecord& record, JobState state, const std::string
 
 absl::Status JobRecords::WriteJob(JobRecord& record) {
   const bool steps = record.write_steps != absl::InfiniteFuture();
-  RETURN_IF_ERROR(store_.Write(record.job, steps ? &record.history : nullptr));
+  const bool log = IsTerminal(record.job.state);
+  const v1::ListJobLogsResponse lines = log ? record.log.ToProto() : v1::ListJobLogsResponse();
+  RETURN_IF_ERROR(store_.Write(record.job, steps ? &record.history : nullptr, /*request_id=*/"",
+                               /*digest=*/"", log ? &lines : nullptr));
   if (steps) {
     record.write_steps = absl::InfiniteFuture();
     record.write_job = false;
@@ -147,8 +150,14 @@ void JobRecords::Announce(const Job& job) {
   if (IsTerminal(job.state)) ForgetParts(record);
 }
 
-void JobRecords::Report(const Event& event) const {
+void JobRecords::Report(const Event& event) {
   LogEvent(event);
+  if (JobRecord* record = Find(JobNumber(event.job))) {
+    Event shown = event;  // Who called, and from where, is for the planner's own log.
+    shown.request.clear();
+    shown.client.clear();
+    record->log.Add(LineOf(shown), event.generation);
+  }
   if (on_event_) on_event_(event);
 }
 
@@ -175,6 +184,20 @@ void JobRecords::WriteSteps(JobRecord& record) {
   const bool written = status.ok();
   record.write_job = record.write_job && !written;
   record.write_steps = written ? absl::InfiniteFuture() : absl::Now() + kWriteEvery;
+}
+
+void JobRecords::NoteLog(const std::string& worker, const v1::LogLines& message, absl::Time now) {
+  JobRecord* record = Find(JobNumber(message.job()));
+  if (record == nullptr) return;
+  const auto ends = [&] {
+    const std::vector<std::string> ending = registry_->Ending(message.job());
+    return message.generation() <= record->job.generation &&
+           std::find(ending.begin(), ending.end(), worker) != ending.end();
+  };
+  if (FindRun(worker, message.job(), message.generation()) == nullptr && !ends()) return;
+  record->log.Add(worker, message, now);
+  if (IsTerminal(record->job.state) && !record->unstored.has_value())
+    store_.WriteLog(record->job, record->log.ToProto()).IgnoreError();  // The next ones bring it.
 }
 
 void JobRecords::Send(JobRecord& record, const std::string& worker,

@@ -61,8 +61,8 @@ class JobRecords {
   // The planner itself stood still for so long before `now`: nobody who is waited for could answer.
   void Forgive(absl::Duration stood_still, absl::Time now);
   void Announce(const Job& job);
-  // Something happened, which is logged and counted.
-  void Report(const Event& event) const;
+  // Something happened, which is logged, here and with its job, and counted.
+  void Report(const Event& event);
   // Something happened to the job: it is reported, and stored with its next transition.
   void Note(Job& job, EventKind kind, const std::string& message, const std::string& worker = "");
   // A change that is no transition is seen by watchers and not worth a write to disk.
@@ -73,6 +73,10 @@ class JobRecords {
   void WriteStepsSoon(JobRecord& record);
   // Writes it now if it is to be written at all; again later if that fails.
   void WriteSteps(JobRecord& record);
+
+  // What a worker logged about a run that it takes part in, or has not ended yet. It is stored when
+  // the job has ended.
+  void NoteLog(const std::string& worker, const v1::LogLines& message, absl::Time now);
 
   // Once the store has the job's state.
   void Send(JobRecord& record, const std::string& worker, const v1::ConnectResponse& message);

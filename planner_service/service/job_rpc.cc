@@ -273,6 +273,14 @@ grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* cont
   return Done(context, MoveTo(std::move(steps), response));
 }
 
+grpc::ServerUnaryReactor* JobRpc::ListJobLogs(grpc::CallbackServerContext* context,
+                                              const v1::ListJobLogsRequest* request,
+                                              v1::ListJobLogsResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  auto log = jobs_->Logs(request->name(), request->after_position());
+  return Done(context, MoveTo(std::move(log), response));
+}
+
 grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* context,
                                               const v1::ListWorkersRequest* request,
                                               v1::ListWorkersResponse* response) {

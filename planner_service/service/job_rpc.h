@@ -46,6 +46,9 @@ class JobRpc
   grpc::ServerUnaryReactor* ListJobSteps(grpc::CallbackServerContext* context,
                                          const v1::ListJobStepsRequest* request,
                                          v1::ListJobStepsResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobLogs(grpc::CallbackServerContext* context,
+                                        const v1::ListJobLogsRequest* request,
+                                        v1::ListJobLogsResponse* response) override;
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
                                         const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override;

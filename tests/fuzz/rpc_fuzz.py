@@ -19,7 +19,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import Message
 from service import Planner, memory_mib, tiny_graph, tiny_job
 
-from stagewright._proto import links_pb2, profile_pb2
+from stagewright._proto import job_logs_pb2, links_pb2, profile_pb2
 from stagewright._proto import worker_service_pb2 as worker_pb
 from stagewright.proto import jobs_pb, planner_pb
 
@@ -114,7 +114,8 @@ def examples(stubs) -> dict[str, list[Message]]:
     strategy = stubs.Plan(plan, timeout=30).best.strategy
     judged = (planner_pb.ValidateRequest, planner_pb.SimulateRequest, planner_pb.ExplainRequest)
     named = (jobs_pb.GetJobRequest, jobs_pb.CancelJobRequest, jobs_pb.DeleteJobRequest, jobs_pb.WatchJobRequest,
-             jobs_pb.ReplanJobRequest, jobs_pb.GetJobTraceRequest, jobs_pb.ListJobStepsRequest)  # fmt: skip
+             jobs_pb.ReplanJobRequest, jobs_pb.GetJobTraceRequest, jobs_pb.ListJobStepsRequest,
+             job_logs_pb2.ListJobLogsRequest)  # fmt: skip
     found = [
         plan, planner_pb.PlanStreamRequest(plan=plan), registration("w0"),
         *(kind(problem=problem, strategy=strategy) for kind in judged),

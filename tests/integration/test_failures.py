@@ -11,7 +11,7 @@ import zlib
 import pytest
 import torch
 from processes import MODELS, Processes, wait_for
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from stagewright._proto import graph_pb2
 
@@ -83,6 +83,30 @@ def test_cancel_mid_run(system):
     assert system.cli("cancel", job).returncode == 0
     assert system.job(job)["state"] == "cancelled"
     assert system.cli("watch", job).returncode == 5
+
+
+def test_the_logs_of_a_job_are_read_far_from_its_nodes(system):
+    data = load_file(f"{MODELS}/chain_f32.data.safetensors")
+    data["x"][5] = float("inf")  # The loss is none, which the worker notices that computes it.
+    save_file(data, system.path / "spoiled.safetensors")
+    job = system.submit("chain_f32", **on_all(system), data=system.path / "spoiled.safetensors")
+    follow = system.cli("jobs", "logs", job, "--follow", timeout=60)
+    assert follow.returncode == 0, follow.stderr
+    ended = system.job(job)
+    assert ended["state"] == "failed"
+    lines = follow.stdout.splitlines()
+    for worker in system.workers:
+        assert any("job is prepared" in line and f" worker={worker} " in line for line in lines), lines
+    failures = [line for line in lines if "error stagewright-worker: job failed" in line]
+    (cause, *_) = [line for line in failures if "the loss is nan" in line]
+    assert re.search(r" worker=w\d generation=1 ", cause), cause
+    assert "job changed its state" in follow.stdout and "state=failed" in follow.stdout
+    shown = [json.loads(line) for line in system.cli("jobs", "logs", job, "-o", "json").stdout.splitlines()]
+    assert [line["time"] for line in shown] == sorted(line["time"] for line in shown)
+    of_one = system.cli("jobs", "logs", job, "--worker", "w1", "-o", "json").stdout.splitlines()
+    assert {json.loads(line)["worker"] for line in of_one} == {"w1"}
+    assert system.cli("jobs", "rm", job).returncode == 0
+    assert job in system.cli("jobs", "logs", job).stderr
 
 
 def test_a_missing_data_file_is_named(system):

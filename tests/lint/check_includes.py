@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "common/plan": ["common/strategy", "common/validation", "common/training"],
     "common/channel": ["common/log"],
     "common/artifacts": ["common/data"],
-    "common/wire": ["common/plan", "common/training", "common/rewrite", "common/cost"],
+    "common/wire": ["common/log", "common/plan", "common/training", "common/rewrite", "common/cost"],
     "planner_service/simulator": ["common/memory", "common/plan"],
     "planner_service/evaluator": ["planner_service/simulator", "common/lowering"],
     "planner_service/planner": ["planner_service/evaluator", "common/rewrite"],

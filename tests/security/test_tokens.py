@@ -9,7 +9,7 @@ import pytest
 from service import Planner, code_of, tiny_graph, tiny_job, wait_for
 
 import stagewright
-from stagewright._proto import profile_pb2
+from stagewright._proto import job_logs_pb2, profile_pb2
 from stagewright._proto import worker_service_pb2 as worker_pb
 from stagewright.proto import jobs_pb, planner_pb
 
@@ -88,6 +88,9 @@ def test_roles_end_where_they_end(stubs):
     assert code_of(stubs("sam").Plan, planner_pb.PlanRequest())[0] == "INVALID_ARGUMENT"
     assert code_of(stubs("sam").CancelJob, ending)[0] == "NOT_FOUND"
     assert code_of(stubs("w0").ListJobs, listing)[0] == "PERMISSION_DENIED"
+    logs = job_logs_pb2.ListJobLogsRequest(name="jobs/1000")
+    assert code_of(stubs("vera").ListJobLogs, logs)[0] == "NOT_FOUND"
+    assert code_of(stubs("w0").ListJobLogs, logs)[0] == "PERMISSION_DENIED"
     code, message = code_of(stubs("vera").SubmitJob, jobs_pb.SubmitJobRequest())
     assert code == "PERMISSION_DENIED"
     assert '"vera" is a viewer' in message and "needs a submitter" in message

@@ -442,6 +442,7 @@ class RunningDaemon : public Daemon {
   std::optional<v1::GpuMachine> gpu_machine_;
   std::unique_ptr<WorkerMetrics> metrics_;
   Outbox outbox_;
+  const LogTap log_tap_{[this](const LogLine& line) { outbox_.Tell(line); }};
   mutable absl::Mutex mutex_;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   v1::WorkerAvailability availability_ ABSL_GUARDED_BY(mutex_) = v1::WORKER_AVAILABILITY_OPEN;

@@ -1,7 +1,10 @@
 #include "worker_daemon/daemon/outbox.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
+
+#include "absl/time/clock.h"
 
 namespace stagewright {
 namespace {
@@ -14,6 +17,23 @@ bool Replaceable(const v1::ConnectRequest& message) {
 bool SameSource(const v1::Progress& a, const v1::Progress& b) {
   return a.job() == b.job() && a.generation() == b.generation() &&
          a.devices(0).device() == b.devices(0).device();
+}
+
+// The run that the message ends or gives up; none: "" and 0.
+std::tuple<std::string, int64_t> RunEndedBy(const v1::ConnectRequest& message) {
+  const auto run = [](const auto& said) { return std::tuple(said.job(), said.generation()); };
+  switch (message.message_case()) {
+    case v1::ConnectRequest::kFailed:
+      return run(message.failed());
+    case v1::ConnectRequest::kFinished:
+      return run(message.finished());
+    case v1::ConnectRequest::kMerged:
+      return run(message.merged());
+    case v1::ConnectRequest::kRunEnded:
+      return run(message.run_ended());
+    default:
+      return {"", 0};
+  }
 }
 
 }  // namespace
@@ -42,19 +62,42 @@ void Outbox::PushFront(v1::ConnectRequest message) {
   messages_.push_front(std::move(message));
 }
 
-std::optional<v1::ConnectRequest> Outbox::Pop(absl::Duration wait) {
+void Outbox::Tell(const LogLine& line) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(
-                              +[](Outbox* outbox) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                                return outbox->woken_ || !outbox->messages_.empty();
-                              },
-                              this),
-                          wait);
-  woken_ = false;
-  if (messages_.empty()) return std::nullopt;
-  v1::ConnectRequest message = std::move(messages_.front());
-  messages_.pop_front();
-  return message;
+  logs_.Add(line);
+  told_ = true;
+}
+
+std::optional<v1::ConnectRequest> Outbox::Next(absl::Time now) {
+  if (!messages_.empty()) {
+    const auto [job, generation] = RunEndedBy(messages_.front());
+    if (logs_.Has(job, generation)) return logs_.Take(job, generation, now);
+    v1::ConnectRequest message = std::move(messages_.front());
+    messages_.pop_front();
+    return message;
+  }
+  if (logs_.due() <= now) return logs_.TakeDue(now);
+  return std::nullopt;
+}
+
+std::optional<v1::ConnectRequest> Outbox::Pop(absl::Duration wait) {
+  const absl::Time end = absl::Now() + wait;
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    const absl::Time now = absl::Now();
+    told_ = false;
+    if (auto next = Next(now); next.has_value() || woken_ || now >= end) {
+      woken_ = false;
+      return next;
+    }
+    mutex_.AwaitWithDeadline(absl::Condition(
+                                 +[](Outbox* outbox) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                                   return outbox->woken_ || outbox->told_ ||
+                                          !outbox->messages_.empty();
+                                 },
+                                 this),
+                             std::min(end, logs_.due()));
+  }
 }
 
 void Outbox::Forget(const std::string& job, int64_t generation) {

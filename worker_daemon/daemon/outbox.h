@@ -1,6 +1,7 @@
 // Messages to the planner. They wait here while the planner is away, as many as it still needs: of
 // the progress that piles up, each device's latest and what was traced; of the steps so far, the
-// latest, which go before all else: a history without them would have a hole until they came.
+// latest, which go before all else: a history without them would have a hole until they came. What
+// was logged about jobs goes last, but before the message that ends its run.
 #pragma once
 
 #include <deque>
@@ -9,7 +10,9 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/log/log.h"
 #include "stagewright/v1/worker_service.pb.h"
+#include "worker_daemon/daemon/logs/log_tails.h"
 
 namespace stagewright {
 
@@ -21,6 +24,8 @@ class Outbox {
   static constexpr size_t kBound = 256;
 
   void Push(v1::ConnectRequest message);
+  // Something was logged, which the planner is told if it is about a job. Does not log.
+  void Tell(const LogLine& line);
   // Puts a message that could not be sent back to the front.
   void PushFront(v1::ConnectRequest message);
   // The next message, or nothing after `wait`, or after Wake.
@@ -31,8 +36,13 @@ class Outbox {
   size_t size() const;
 
  private:
+  // What is next, if there is something.
+  std::optional<v1::ConnectRequest> Next(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable absl::Mutex mutex_;
   std::deque<v1::ConnectRequest> messages_ ABSL_GUARDED_BY(mutex_);
+  LogTails logs_ ABSL_GUARDED_BY(mutex_);
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // Something was logged since Pop looked.
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -78,7 +78,7 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   if (!goes_on_ && !spec.overwrite()) RETURN_IF_ERROR(MayTakeOutput(spec.output_path(), run_));
   for (const std::string& reason : skipped) {
     Log(LogLevel::kWarning, "a checkpoint is passed over",
-        {{"job", prepare_.job()}, {"why", reason}});
+        {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"why", reason}});
     prepared->add_warnings(reason);
   }
   if (resume_ == nullptr) return absl::OkStatus();
@@ -301,11 +301,14 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
     const auto to_stay = [this](int64_t step) { return !policy_.IsHalfway(step); };
     for (const std::string& left : PruneCheckpoints(root_, message.step(), keep, runs, to_stay))
       Log(LogLevel::kWarning, "an old checkpoint is not removed",
-          {{"job", prepare_.job()}, {"path", left}});
+          {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"path", left}});
   }
   if (!status.ok()) {
     Log(LogLevel::kError, "checkpoint failed",
-        {{"job", prepare_.job()}, {"step", message.step()}, {"why", status.message()}});
+        {{"job", prepare_.job()},
+         {"generation", prepare_.generation()},
+         {"step", message.step()},
+         {"why", status.message()}});
   }
   if (status.ok()) {
     absl::MutexLock lock(&mutex_);

@@ -200,7 +200,10 @@ absl::Status WorkerRun::AddDevices(DeviceJob base, v1::Prepared& prepared) {
                                                  [this] { return IsAborted(); }, TellFetched()));
   if (weights.fetched_bytes() > 0) {
     Log(LogLevel::kInfo, "fetched its part of the weights",
-        {{"job", job()}, {"artifact", base.weights_path}, {"bytes", weights.fetched_bytes()}});
+        {{"job", job()},
+         {"generation", generation()},
+         {"artifact", base.weights_path},
+         {"bytes", weights.fetched_bytes()}});
   }
   base.weights_path = weights.path();
   for (int i : own) {
@@ -274,7 +277,8 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
   if (!runner.ok()) return Annotate(runner.status(), absl::StrCat("device ", name));
   device->runner = *std::move(runner);
   for (const std::string& warning : device->runner->warnings()) {
-    Log(LogLevel::kWarning, warning, {{"job", job()}, {"device", name}});
+    Log(LogLevel::kWarning, warning,
+        {{"job", job()}, {"generation", generation()}, {"device", name}});
   }
   if (metrics_ != nullptr) metrics_->SetPeakMemory(job(), name, peak);
   absl::MutexLock lock(&mutex_);

@@ -14,6 +14,7 @@
 #include "clients/cli/jobs/describe_command.h"
 #include "clients/cli/jobs/job_name.h"
 #include "clients/cli/jobs/list_command.h"
+#include "clients/cli/jobs/logs_command.h"
 #include "clients/cli/jobs/losses_command.h"
 #include "clients/cli/jobs/replan_command.h"
 #include "clients/cli/jobs/watch.h"
@@ -162,6 +163,7 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
   CLI::App* jobs = app.add_subcommand("jobs", "list jobs, newest first");
   AddListCommand(*jobs, globals);
   AddDescribeCommands(*jobs, globals);
+  AddLogsCommand(*jobs, globals);
   AddLossesCommand(*jobs, globals);
   AddReplanCommand(*jobs, globals);
   auto removed = std::make_shared<std::vector<std::string>>();

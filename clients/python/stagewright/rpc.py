@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 import grpc
+from google.protobuf.message_factory import GetMessageClass
 
 from . import errors
 from .security import Security
@@ -50,8 +51,8 @@ class Stubs:
                     kind = channel.unary_stream if method.server_streaming else channel.unary_unary
                     call = kind(
                         f"/{service.full_name}/{method.name}",
-                        request_serializer=getattr(module, method.input_type.name).SerializeToString,
-                        response_deserializer=getattr(module, method.output_type.name).FromString,
+                        request_serializer=GetMessageClass(method.input_type).SerializeToString,
+                        response_deserializer=GetMessageClass(method.output_type).FromString,
                     )
                     setattr(self, method.name, _with_token(call, security))
 

@@ -188,7 +188,8 @@ def test_no_plan_for_so_many_stages_is_json_too():
 @pytest.mark.parametrize(
     "arguments",
     [("jobs",), ("workers",), ("watch", "jobs/1"), ("cancel", "jobs/1"), ("trace", "jobs/1"), ("plan", "show", "jobs/1"),
-     ("jobs", "losses", "jobs/1"), ("plan", CASE_STUDY, "--cluster", "summit:2", "--mini-batch", 64)],
+     ("jobs", "losses", "jobs/1"), ("jobs", "logs", "jobs/1", "--follow"),
+     ("plan", CASE_STUDY, "--cluster", "summit:2", "--mini-batch", 64)],
 )  # fmt: skip
 def test_an_unreachable_planner_is_named(arguments):
     assert NOBODY in fails(4, *arguments)
@@ -196,7 +197,7 @@ def test_an_unreachable_planner_is_named(arguments):
 
 def test_jobs_that_do_not_exist(service):
     for command in (("watch", "jobs/9"), ("cancel", "jobs/9"), ("trace", "jobs/9"), ("plan", "show", "jobs/9"),
-                    ("jobs", "losses", "jobs/9")):  # fmt: skip
+                    ("jobs", "losses", "jobs/9"), ("jobs", "logs", "jobs/9", "--follow")):  # fmt: skip
         assert "jobs/9" in fails(1, *command, planner=service)
     assert json.loads(run("jobs", "-o", "json", planner=service).stdout) == {"jobs": []}
     assert json.loads(run("workers", "-o", "json", planner=service).stdout) == {"workers": []}
@@ -218,6 +219,16 @@ def test_a_watched_job_that_is_cancelled_exits_with_5(service, tmp_path):
     header = "step,loss,learning_rate,step_seconds,skipped\n"
     assert run("jobs", "losses", name, "-o", "csv", planner=service).stdout == header
     assert json.loads(run("jobs", "losses", name, "-o", "json", planner=service).stdout) == {"steps": [], "stride": 1}
+    logs = run("jobs", "logs", name, "--follow", planner=service)
+    assert logs.returncode == 0 and logs.stderr == ""
+    lines = logs.stdout.splitlines()
+    assert re.match(r"\d{4}-\d\d-\d\dT\S+Z info stagewright-planner: submitted state=pending ", lines[0]), lines[0]
+    assert 'job changed its state state=cancelled why="cancelled by request"' in lines[-1]
+    last = run("jobs", "logs", name, "--tail", 1, "--since", "1h", "-o", "json", planner=service).stdout
+    assert json.loads(last)["state"] == "cancelled" and last.count("\n") == 1
+    for nothing in (("--since", "2999-01-01T00:00:00Z"), ("--worker", "w0"), ("--tail", 0)):
+        assert run("jobs", "logs", name, *nothing, planner=service).stdout == ""
+    assert "--since: must be how long ago" in fails(2, "jobs", "logs", name, "--since", "yesterday", planner=service)
 
 
 PROFILE = """\

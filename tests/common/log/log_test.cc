@@ -106,5 +106,20 @@ TEST(Log, LinesOfSeveralThreadsDoNotMix) {
   for (const std::string& line : lines) EXPECT_THAT(line, EndsWith("Z info a line key=value"));
 }
 
+TEST(Log, ATapSeesWhatIsWrittenUntilItIsGone) {
+  std::vector<std::string> seen;
+  {
+    const LogTap tap([&](const LogLine& line) { seen.push_back(line.message); });
+    ::testing::internal::CaptureStderr();
+    Log(LogLevel::kDebug, "below the level");
+    Log(LogLevel::kInfo, "seen", {{"job", "jobs/7"}});
+    ::testing::internal::GetCapturedStderr();
+  }
+  ::testing::internal::CaptureStderr();
+  Log(LogLevel::kInfo, "too late");
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(seen, std::vector<std::string>{"seen"});
+}
+
 }  // namespace
 }  // namespace stagewright

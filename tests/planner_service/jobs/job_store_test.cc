@@ -55,6 +55,7 @@ TEST_F(JobStoreTest, RemovesAllThatThereIsOfAJob) {
   const std::map<std::string, std::string> before = entries_.Entries();
   ASSERT_EQ(store_.Write(job_, &steps_, "once", "digest"), absl::OkStatus());
   ASSERT_EQ(store_.WriteTrace(job_, {}), absl::OkStatus());
+  ASSERT_EQ(store_.WriteLog(job_, {}), absl::OkStatus());
   ASSERT_EQ(store_.WriteRequest("cancel", {"jobs/12", "digest"}), absl::OkStatus());
   EXPECT_THAT(store_.ReadRequests().value(),
               ElementsAre(Pair("cancel", "jobs/12 digest"), Pair("once", "jobs/12 digest"),
@@ -76,6 +77,12 @@ TEST_F(JobStoreTest, KnowsNothingThatWasNotWritten) {
   trace.add_devices("w/cpu0");
   ASSERT_EQ(store_.WriteTrace(job_, trace), absl::OkStatus());
   EXPECT_EQ(store_.ReadTrace(job_.number)->devices(0), "w/cpu0");
+  EXPECT_EQ(store_.ReadLog(job_.number, 0)->lines_size(), 0);
+  v1::ListJobLogsResponse log;
+  for (const int64_t position : {7, 8}) log.add_lines()->set_position(position);
+  ASSERT_EQ(store_.WriteLog(job_, log), absl::OkStatus());
+  EXPECT_EQ(store_.ReadLog(job_.number, 0)->lines_size(), 2);
+  EXPECT_EQ(store_.ReadLog(job_.number, 7)->lines(0).position(), 8);
 }
 
 TEST_F(JobStoreTest, ReadsJobsInTheOrderOfTheirNumbers) {
@@ -158,6 +165,7 @@ TEST_F(JobStoreTest, KnowsWhichJobAnEntryIsAbout) {
   EXPECT_EQ(JobOfEntry("jobs/000000000012"), "jobs/12");
   EXPECT_EQ(JobOfEntry("steps/jobs/12"), "jobs/12");
   EXPECT_EQ(JobOfEntry("traces/12"), "jobs/12");
+  EXPECT_EQ(JobOfEntry("logs/12"), "jobs/12");
   EXPECT_EQ(JobOfEntry("ended/000000000012"), "jobs/12");
   EXPECT_EQ(JobOfEntry("requests/12"), "");
   EXPECT_EQ(JobOfEntry("jobs/x"), "");
@@ -172,6 +180,7 @@ TEST_F(JobStoreTest, KnowsWhichEntriesCanBeRead) {
   EXPECT_FALSE(IsReadableEntry("jobs/000000000012", "\xff"));
   EXPECT_FALSE(IsReadableEntry("steps/jobs/12", "\xff"));
   EXPECT_FALSE(IsReadableEntry("traces/12", "\xff"));
+  EXPECT_FALSE(IsReadableEntry("logs/12", "\xff"));
   EXPECT_FALSE(IsReadableEntry("ended/000000000012", "\xff"));
 }
 

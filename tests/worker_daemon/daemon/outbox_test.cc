@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "absl/time/clock.h"
+
 namespace stagewright {
 namespace {
 
@@ -79,6 +83,42 @@ TEST(Outbox, ForgetsRunsThatEnded) {
   EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->progress().generation(), 2);
   EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->progress().job(), "jobs/2");
   EXPECT_EQ(outbox.size(), 0u);
+}
+
+v1::ConnectRequest FailedOf(const std::string& job, int64_t generation) {
+  v1::ConnectRequest message;
+  message.mutable_failed()->set_job(job);
+  message.mutable_failed()->set_generation(generation);
+  return message;
+}
+
+LogLine Logged(const std::string& message, const std::string& job, int64_t generation) {
+  return {absl::Now(), LogLevel::kInfo, "", message, {{"job", job}, {"generation", generation}}};
+}
+
+TEST(Outbox, WhatWasLoggedGoesLastButBeforeTheEndOfItsRun) {
+  Outbox outbox;
+  outbox.Tell(Logged("why", "jobs/1", 2));
+  outbox.Tell(Logged("of another", "jobs/2", 1));
+  outbox.Push(ProgressOf("jobs/1", 2, 0, 5));
+  outbox.Push(FailedOf("jobs/1", 2));
+  outbox.Push(FailedOf("jobs/1", 1));
+  EXPECT_TRUE(outbox.Pop(absl::ZeroDuration())->has_progress());
+  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->log_lines().lines(0).message(), "why");
+  EXPECT_TRUE(outbox.Pop(absl::ZeroDuration())->has_failed());
+  EXPECT_TRUE(outbox.Pop(absl::ZeroDuration())->has_failed());
+  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->log_lines().job(), "jobs/2");
+  // No more often than once a second, and then without anything else that happens.
+  outbox.Tell(Logged("more", "jobs/2", 1));
+  EXPECT_FALSE(outbox.Pop(absl::ZeroDuration()).has_value());
+  EXPECT_EQ(outbox.Pop(absl::Seconds(60))->log_lines().lines(0).message(), "more");
+}
+
+TEST(Outbox, WhatIsLoggedWhileItWaitsWakesIt) {
+  Outbox outbox;
+  std::thread logs([&] { outbox.Tell(Logged("now", "jobs/1", 1)); });
+  EXPECT_EQ(outbox.Pop(absl::Seconds(60))->log_lines().lines(0).message(), "now");
+  logs.join();
 }
 
 }  // namespace

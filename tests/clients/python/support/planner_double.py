@@ -4,6 +4,7 @@ import concurrent.futures
 from collections.abc import Callable
 
 import grpc
+from google.protobuf.message_factory import GetMessageClass
 
 from stagewright.proto import event_pb, jobs_pb, planner_pb
 
@@ -18,7 +19,7 @@ class PlannerDouble:
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
         for module in (jobs_pb, planner_pb):
             for service in module.DESCRIPTOR.services_by_name.values():
-                handlers = {method.name: self._handler(module, method) for method in service.methods}
+                handlers = {method.name: self._handler(method) for method in service.methods}
                 self._server.add_generic_rpc_handlers(
                     [grpc.method_handlers_generic_handler(service.full_name, handlers)]
                 )
@@ -35,7 +36,7 @@ class PlannerDouble:
     def stop(self) -> None:
         self._server.stop(None).wait()
 
-    def _handler(self, module, method):
+    def _handler(self, method):
         def unary(request, context):
             self.heard.append(method.name)
             return self.answers[method.name](request, context)
@@ -47,8 +48,8 @@ class PlannerDouble:
         make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
         return make(
             stream if method.server_streaming else unary,
-            request_deserializer=getattr(module, method.input_type.name).FromString,
-            response_serializer=getattr(module, method.output_type.name).SerializeToString,
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=GetMessageClass(method.output_type).SerializeToString,
         )
 
 

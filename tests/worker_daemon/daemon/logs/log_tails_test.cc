@@ -1,0 +1,89 @@
+#include "worker_daemon/daemon/logs/log_tails.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/wire/limits.h"
+#include "common/wire/log_proto.h"
+
+namespace stagewright {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1'764'000'000);
+
+LogLine Line(const std::string& message, const std::string& job = "jobs/1",
+             int64_t generation = 1) {
+  return {kNow, LogLevel::kInfo, "", message, {{"job", job}, {"generation", generation}}};
+}
+
+TEST(LogTails, KeepsWhatIsAboutRuns) {
+  LogTails tails;
+  tails.Add({kNow, LogLevel::kInfo, "", "of no job", {{"device", "cpu0"}}});
+  tails.Add({kNow, LogLevel::kInfo, "", "of no run", {{"job", "jobs/1"}}});
+  EXPECT_EQ(tails.due(), absl::InfiniteFuture());
+  tails.Add(Line("first"));
+  tails.Add(Line("second"));
+  EXPECT_TRUE(tails.Has("jobs/1", 1));
+  EXPECT_FALSE(tails.Has("jobs/1", 2));
+  ASSERT_LE(tails.due(), kNow);
+  const v1::LogLines lines = tails.TakeDue(kNow).log_lines();
+  EXPECT_EQ(lines.job(), "jobs/1");
+  EXPECT_EQ(lines.generation(), 1);
+  ASSERT_EQ(lines.lines_size(), 2);
+  EXPECT_EQ(lines.lines(1).message(), "second");
+  EXPECT_EQ(lines.dropped(), 0);
+  EXPECT_EQ(tails.due(), absl::InfiniteFuture());
+}
+
+TEST(LogTails, TellsOfARunOnceASecondUnlessItEnds) {
+  LogTails tails;
+  tails.Add(Line("first"));
+  tails.TakeDue(kNow);
+  tails.Add(Line("second"));
+  tails.Add(Line("of another run", "jobs/2"));
+  ASSERT_LE(tails.due(), kNow);
+  EXPECT_EQ(tails.TakeDue(kNow).log_lines().job(), "jobs/2");
+  EXPECT_EQ(tails.due(), kNow + LogTails::kEvery);
+  EXPECT_EQ(tails.Take("jobs/1", 1, kNow).log_lines().lines(0).message(), "second");
+  EXPECT_EQ(tails.due(), absl::InfiniteFuture());
+}
+
+TEST(LogTails, CountsWhatIsTooMuch) {
+  LogTails tails;
+  for (int i = 0; i < LogTails::kMostLines + 44; ++i) tails.Add(Line(absl::StrCat(i)));
+  const v1::ConnectRequest many = tails.TakeDue(kNow);
+  EXPECT_EQ(many.log_lines().lines_size(), LogTails::kMostLines);
+  EXPECT_EQ(many.log_lines().lines(0).message(), "44");
+  EXPECT_EQ(many.log_lines().dropped(), 44);
+  EXPECT_TRUE(CheckLimits(many).ok());
+
+  const int sent = 1000;
+  for (int i = 0; i < sent; ++i) tails.Add(Line(std::string(100'000, 'x')));
+  const v1::ConnectRequest large = tails.Take("jobs/1", 1, kNow);
+  const int kept = large.log_lines().lines_size();
+  EXPECT_LE(large.log_lines().ByteSizeLong(), LogTails::kMostBytes + 1024);
+  EXPECT_GT(kept, 50);
+  EXPECT_EQ(large.log_lines().dropped(), sent - kept);
+  EXPECT_TRUE(CheckLimits(large).ok());
+  tails.Add(Line("afterwards"));
+  EXPECT_EQ(tails.Take("jobs/1", 1, kNow).log_lines().dropped(), 0) << "those were told";
+}
+
+TEST(LogTails, AreNotMoreThanAWorkerHasJobs) {
+  LogTails tails;
+  const auto taken = [&] {
+    size_t jobs = 0;
+    for (; tails.due() <= kNow; ++jobs) tails.TakeDue(kNow);
+    return jobs;
+  };
+  for (int i = 1; i <= 1000; ++i) tails.Add(Line("m", absl::StrCat("jobs/", i)));
+  EXPECT_EQ(taken(), LogTails::kMostJobs);
+  LogLine later = Line("m", "jobs/2000");
+  later.time = kNow + LogTails::kEvery;
+  tails.Add(later);
+  EXPECT_TRUE(tails.Has("jobs/2000", 1)) << "those that were told make room";
+}
+
+}  // namespace
+}  // namespace stagewright

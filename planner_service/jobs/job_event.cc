@@ -29,6 +29,7 @@ LogLevel LevelOf(const Event& event) {
     case EventKind::kCheckpointFailed:
     case EventKind::kDrift:
     case EventKind::kRefused:
+    case EventKind::kStraggler:
       return LogLevel::kWarning;
     default:
       return LogLevel::kInfo;
@@ -67,6 +68,10 @@ absl::string_view EventKindName(EventKind kind) {
       return "preempted";
     case EventKind::kGrowth:
       return "growth";
+    case EventKind::kStraggler:
+      return "straggler";
+    case EventKind::kStragglerGone:
+      return "straggler_gone";
   }
   return "unknown";
 }

@@ -28,6 +28,8 @@ enum class EventKind {
   kWorkerConnected,
   kPreempted,
   kGrowth,
+  kStraggler,      // Devices of Event::worker are slower than their like.
+  kStragglerGone,  // They are not any more.
 };
 
 // "worker_lost": in logs, tables, JSON and metric labels.

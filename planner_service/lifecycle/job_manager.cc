@@ -109,6 +109,12 @@ absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
 }
 
+// Whether it is among what happened to workers: what says more of one than of its job is.
+bool IsOfWorker(const Event& event) {
+  return event.job.empty() || event.kind == EventKind::kStraggler ||
+         event.kind == EventKind::kStragglerGone;
+}
+
 // Null if it has ended.
 const JobRecord* LiveOf(const JobLife& life, int64_t number) {
   const auto live = life.records().live().find(number);
@@ -145,6 +151,13 @@ JobManagerOptions JobManager::Watched(JobManagerOptions options) {
     if (told) told(job);
     watches_.Changed(job.number);
   };
+  // Called under the lock.
+  options.on_event = [this, told = std::move(options.on_event)](const Event& event)
+                         ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                           if (told) told(event);
+                           if (IsOfWorker(event))
+                             Append(event, kMostWorkerEvents, /*keep=*/0, worker_events_);
+                         };
   return options;
 }
 
@@ -171,8 +184,7 @@ void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std
   event.worker = worker;
   event.message = message;
   LogEvent(event);
-  if (options_.on_event) options_.on_event(event);
-  Append(std::move(event), kMostWorkerEvents, /*keep=*/0, worker_events_);
+  options_.on_event(event);
 }
 
 JobManager::~JobManager() {

@@ -76,6 +76,11 @@ absl::string_view EventKindName(EventKind kind) {
   return "unknown";
 }
 
+bool IsOfWorker(const Event& event) {
+  return event.job.empty() || event.kind == EventKind::kStraggler ||
+         event.kind == EventKind::kStragglerGone;
+}
+
 void Append(Event event, size_t most, size_t keep, std::vector<Event>& events) {
   const auto from = events.end() - static_cast<std::ptrdiff_t>(std::min(events.size(), kLookBack));
   const auto like =

@@ -50,6 +50,9 @@ struct Event {
   std::string request, client;
 };
 
+// Whether it is among what happened to workers, too: what says more of one than of its job is.
+bool IsOfWorker(const Event& event);
+
 // How many events of a job are kept, the first of them always.
 inline constexpr size_t kMostJobEvents = 128;
 inline constexpr size_t kFirstJobEvents = 16;

@@ -109,12 +109,6 @@ absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
 }
 
-// Whether it is among what happened to workers: what says more of one than of its job is.
-bool IsOfWorker(const Event& event) {
-  return event.job.empty() || event.kind == EventKind::kStraggler ||
-         event.kind == EventKind::kStragglerGone;
-}
-
 // Null if it has ended.
 const JobRecord* LiveOf(const JobLife& life, int64_t number) {
   const auto live = life.records().live().find(number);

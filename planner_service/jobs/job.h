@@ -80,6 +80,16 @@ struct JobDrift {
   int64_t since_step = 0;           // Steps done when it was noticed.
 };
 
+// A device that is slower than its like (drift/stragglers.h), as of the newest actions.
+struct JobStraggler {
+  std::string device;      // "worker/device"
+  int32_t stage = 0;       // The one that takes it longest.
+  double times = 0;        // How many times as long it takes.
+  int64_t since_step = 0;  // From 1.
+  Nanos busy = 0;          // In a step.
+  Nanos expected = 0;      // The same at the pace of its like.
+};
+
 struct Job {
   int64_t number = 0;  // The 7 of "jobs/7".
   // As it was submitted, for workers, clients and the store: the graph, which may be large, apart.
@@ -115,6 +125,7 @@ struct Job {
   std::vector<Event> events;          // The first and the newest, oldest first.
   JobMetrics metrics;
   std::optional<JobDrift> drift;
+  std::vector<JobStraggler> stragglers;  // In the present run.
   // The last one of the present plan, as it is shown; null before.
   std::shared_ptr<const v1::StepMeasurement> measurement;
   // As they are shown and sent; null before planning.

@@ -28,6 +28,7 @@ LogLevel LevelOf(const Event& event) {
     case EventKind::kCheckpointFailed:
     case EventKind::kDrift:
     case EventKind::kRefused:
+    case EventKind::kStraggler:
       return LogLevel::kWarning;
     default:
       return LogLevel::kInfo;
@@ -66,8 +67,17 @@ absl::string_view EventKindName(EventKind kind) {
       return "preempted";
     case EventKind::kGrowth:
       return "growth";
+    case EventKind::kStraggler:
+      return "straggler";
+    case EventKind::kStragglerGone:
+      return "straggler_gone";
   }
   return "unknown";
+}
+
+bool IsOfWorker(const Event& event) {
+  return event.job.empty() || event.kind == EventKind::kStraggler ||
+         event.kind == EventKind::kStragglerGone;
 }
 
 void Append(Event event, size_t most, size_t keep, std::vector<Event>& events) {

@@ -29,6 +29,8 @@ enum class EventKind {
   kWorkerConnected,
   kPreempted,
   kGrowth,
+  kStraggler,      // Devices of Event::worker are slower than their like.
+  kStragglerGone,  // They are not any more.
 };
 
 // "worker_lost": in logs, tables, JSON and metric labels.
@@ -48,6 +50,9 @@ struct Event {
   // For the log alone, neither kept nor shown: the id of the request and the client's address.
   std::string request, client;
 };
+
+// Whether it is among what happened to workers, too: what says more of one than of its job is.
+bool IsOfWorker(const Event& event);
 
 // How many events of a job are kept, the first of them always.
 inline constexpr size_t kMostJobEvents = 128;

@@ -279,6 +279,22 @@ void SetSpec(v1::JobSpec spec, Job& job) {
   job.spec = std::make_shared<const v1::JobSpec>(std::move(spec));
 }
 
+v1::Straggler ToProto(const JobStraggler& straggler) {
+  v1::Straggler proto;
+  proto.set_device(straggler.device);
+  proto.set_stage(straggler.stage);
+  proto.set_ratio(straggler.times);
+  proto.set_since_step(straggler.since_step);
+  proto.set_busy_ns(straggler.busy.count());
+  proto.set_expected_ns(straggler.expected.count());
+  return proto;
+}
+
+JobStraggler FromProto(const v1::Straggler& proto) {
+  return {proto.device(),     proto.stage(),          proto.ratio(),
+          proto.since_step(), Nanos(proto.busy_ns()), Nanos(proto.expected_ns())};
+}
+
 v1::Job ToProto(const Job& job, GraphDetail detail) {
   v1::Job proto;
   proto.set_name(job.name());
@@ -314,6 +330,7 @@ v1::Job ToProto(const Job& job, GraphDetail detail) {
     proto.mutable_drift()->set_since_step(job.drift->since_step);
     for (const std::string& cause : job.drift->causes) proto.mutable_drift()->add_causes(cause);
   }
+  for (const JobStraggler& straggler : job.stragglers) *proto.add_stragglers() = ToProto(straggler);
   if (job.checkpoint_time != absl::InfinitePast())
     *proto.mutable_checkpoint_time() = ToProto(job.checkpoint_time);
   if (detail == GraphDetail::kNone) return proto;
@@ -351,6 +368,8 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
                  {proto.drift().causes().begin(), proto.drift().causes().end()},
                  proto.drift().since_step()};
   }
+  for (const v1::Straggler& straggler : proto.stragglers())
+    job.stragglers.push_back(FromProto(straggler));
   if (proto.has_checkpoint_time()) job.checkpoint_time = FromProto(proto.checkpoint_time());
   for (const v1::Event& event : proto.events()) job.events.push_back(FromProto(event));
   if (proto.has_measurement())

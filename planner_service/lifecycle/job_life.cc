@@ -111,6 +111,7 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   ShowNewestStep(record);
   // Progress is not stored, so the version may have been further on.
   job.version += kVersionsPerRestart;
+  job.stragglers.clear();
   if (!request.ok()) {
     records_.Transition(record, JobState::kFailed, std::string(request.status().message()));
     return absl::OkStatus();
@@ -315,6 +316,7 @@ void JobLife::End(JobRecord& record, JobState state, const std::string& message)
   job.queue_position = 0;
   job.waits_for.clear();
   job.growth.clear();
+  job.stragglers.clear();
   job.preempted = false;
   job.preempted_devices = 0;
   if (record.trace.measured_size() > 0) {

@@ -52,6 +52,7 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
 void JobLife::PutBack(JobRecord& record, const v1::ConnectResponse& abort,
                       const std::string& message) {
   record.changeover.reset();
+  record.job.stragglers.clear();
   record.put_back = message;
   record.settled_by = Now() + kRunsEndWithin;
   records_.Transition(record, JobState::kPending, message);

@@ -145,6 +145,13 @@ JobManagerOptions JobManager::Watched(JobManagerOptions options) {
     if (told) told(job);
     watches_.Changed(job.number);
   };
+  // Called under the lock.
+  options.on_event = [this, told = std::move(options.on_event)](const Event& event)
+                         ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                           if (told) told(event);
+                           if (IsOfWorker(event))
+                             Append(event, kMostWorkerEvents, /*keep=*/0, worker_events_);
+                         };
   return options;
 }
 
@@ -171,8 +178,7 @@ void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std
   event.worker = worker;
   event.message = message;
   LogEvent(event);
-  if (options_.on_event) options_.on_event(event);
-  Append(std::move(event), kMostWorkerEvents, /*keep=*/0, worker_events_);
+  options_.on_event(event);
 }
 
 JobManager::~JobManager() {

@@ -101,7 +101,7 @@ class JobManager {
   absl::Status CheckDevices(const JobRequest& request, const std::string& request_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
-  // The same options with watchers among those who hear of changes.
+  // The same options; watchers hear of changes, too, and events of workers are kept.
   JobManagerOptions Watched(JobManagerOptions options);
   // A job as it is now; one that has ended with what only the store has of it, which is read
   // without the lock. What it is shown as is made of the copy, without the lock, too. NOT_FOUND.

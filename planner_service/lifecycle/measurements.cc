@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,6 +18,7 @@
 #include "common/wire/topology_proto.h"
 #include "planner_service/drift/drift_causes.h"
 #include "planner_service/drift/step_profile.h"
+#include "planner_service/drift/stragglers.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/runs/check_report.h"
@@ -141,10 +143,12 @@ void Ask(JobRecords& records, JobRecord& record, absl::Time now) {
   int64_t actions = 1;
   for (const v1::DeviceProgram& device : job.plan->program().devices())
     actions += device.body_size();
-  const auto steps = static_cast<int32_t>(std::clamp<int64_t>(kMostEvents / actions, 1, kSteps));
+  const auto steps =
+      static_cast<int32_t>(std::clamp<int64_t>(kMostEvents / actions, kLeastWindowSteps, kSteps));
   const int64_t first = run.newest_step() + StepsAhead(job.metrics.recent_step_time);
   if (run.total_steps() > 0 && first + steps > run.total_steps()) return;
   run.traces().Ask(first, steps, now);
+  run.look_again.NoteAsked();
   records.SendToAll(record, TraceMessage(job, first, steps));
 }
 
@@ -193,6 +197,59 @@ void KeepProfile(JobRecords& records, const JobRecord& record,
   if (Check(profile).ok()) records.profiles().Write(profile).IgnoreError();  // It is a help only.
 }
 
+// "device ... takes ...; device ...", for each worker that has some of them.
+std::map<std::string, std::string> TextsByWorker(
+    const Job& job, const std::map<DeviceId, SlowDevice>& stragglers,
+    const std::function<std::string(const SlowDevice&, const std::string& name)>& text) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [device, slow] : stragglers) {
+    const std::string name = NameOf(job, device);
+    std::string& all = texts[name.substr(0, name.find('/'))];
+    absl::StrAppend(&all, all.empty() ? "" : "; ", text(slow, name));
+  }
+  return texts;
+}
+
+std::map<DeviceId, SlowDevice> Without(std::map<DeviceId, SlowDevice> all,
+                                       const std::map<DeviceId, SlowDevice>& those) {
+  std::erase_if(all, [&](const auto& entry) { return those.contains(entry.first); });
+  return all;
+}
+
+// Says once of a device that it is a straggler, and once that it is none any more. The first window
+// of a run is not judged: its steps pay for memory and caches. Nor is one while devices stop, or
+// wait for each other: it keeps nobody suspected.
+void NameStragglers(JobRecords& records, JobRecord& record, const Measured& measured) {
+  Job& job = record.job;
+  Run& run = *record.run;
+  const bool first = measured.step <= run.first_step() + kTracedSteps;
+  if (first || measured.steps < kLeastWindowSteps) return;
+  if (job.state != JobState::kRunning || record.changeover.has_value())
+    return run.stragglers.suspects.clear();
+  const Stragglers before = std::move(run.stragglers);
+  run.stragglers = After(before, PacesOf(measured.actions, job.metrics.recent_step_time),
+                         measured.step - measured.steps + 1);
+  const auto& named = run.stragglers.named;
+  if (!run.stragglers.suspects.empty()) run.look_again.Want();
+  const auto begun = TextsByWorker(job, Without(named, before.named),
+                                   [&](const SlowDevice& slow, const std::string& name) {
+                                     return StragglerText(slow, name, measured.step);
+                                   });
+  const auto gone = TextsByWorker(
+      job, Without(before.named, named), [](const SlowDevice& /*slow*/, const std::string& name) {
+        return absl::StrCat("device ", name, " is no longer slower than its like");
+      });
+  for (const auto& [worker, text] : begun) records.Note(job, EventKind::kStraggler, text, worker);
+  for (const auto& [worker, text] : gone)
+    records.Note(job, EventKind::kStragglerGone, text, worker);
+  job.stragglers.clear();
+  for (const auto& [device, slow] : named) {
+    const DevicePace& pace = slow.pace;
+    job.stragglers.push_back({NameOf(job, device), pace.stage.value(), pace.Times(),
+                              slow.since_step, pace.busy, pace.expected});
+  }
+}
+
 void Compare(JobRecords& records, JobRecord& record) {
   Job& job = record.job;
   const TraceWindow::Told told = record.run->traces().Take();
@@ -227,6 +284,7 @@ void Compare(JobRecords& records, JobRecord& record) {
   job.measurement = std::make_shared<const v1::StepMeasurement>(ToProto(job, *program, measured));
   record.measured = std::move(measured);
   if (job.drift.has_value()) NameCauses(records, record, *program);
+  NameStragglers(records, record, *record.measured);
   records.AnnounceChange(job);
 }
 
@@ -284,9 +342,11 @@ void WatchDrift(JobRecords& records, JobRecord& record, absl::Time now) {
     if (begins) job.drift = JobDrift{ratio, {}, metrics.step};
     if (drifts) job.drift->ratio = ratio;
   }
+  run.look_again.NoteStep(metrics.step_time, run.recent_steps().Changed());
   TraceWindow& traces = run.traces();
   const bool given_up = traces.open() && run.newest_step() > traces.end() + kGiveUp;
-  const bool again = !traces.open() && (begins || now - traces.asked() >= kAgain);
+  const bool again =
+      !traces.open() && (begins || run.look_again.due() || now - traces.asked() >= kAgain);
   if (again || given_up) {
     Ask(records, record, now);
   } else if (!traces.open() && record.measured.has_value() && record.measured->operators.empty() &&
@@ -301,6 +361,7 @@ void ForgetMeasurement(JobRecord& record) {
   record.asked_operators = false;
   record.job.measurement.reset();
   record.job.drift.reset();
+  record.job.stragglers.clear();
 }
 
 }  // namespace stagewright

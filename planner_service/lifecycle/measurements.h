@@ -3,7 +3,8 @@
 //
 // A job has drifted when the median of its last steps, sixteen at least, is more than a tenth off
 // the prediction: one slow step does not count. Workers are asked every half minute, a second
-// ahead, and at once when a drift begins; a program of many actions for fewer steps. Actions of
+// ahead, at once when a drift begins, and when the pace changes or a device is suspected to be a
+// straggler (look_again.h); a program of many actions for fewer steps, three at least. Actions of
 // asynchronous jobs, whose steps overlap, and of jobs with samples of several lengths, whose steps
 // have several programs, are not compared; nor is the step time of the latter.
 #pragma once

@@ -12,8 +12,10 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "planner_service/drift/stragglers.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/runs/checkpoint_progress.h"
+#include "planner_service/runs/look_again.h"
 #include "planner_service/runs/recent_steps.h"
 #include "planner_service/runs/running_median.h"
 #include "planner_service/runs/step_collector.h"
@@ -109,6 +111,8 @@ class Run {
   // Under an asynchronous plan: the newest step that all have agreed to empty the pipeline after;
   // 0: none.
   int64_t settled_flush = 0;
+  Stragglers stragglers;  // What the windows of actions say so far.
+  LookAgain look_again;
   bool recovered = false;                        // It was begun by a planner before this one.
   absl::Time deadline = absl::InfiniteFuture();  // When the job's present state must have ended.
 

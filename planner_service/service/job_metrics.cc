@@ -1,6 +1,7 @@
 #include "planner_service/service/job_metrics.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
@@ -67,6 +68,9 @@ JobSeries::JobSeries(Registry& registry)
                                "state was written; before the first, when it began to run.")),
       queued_(GaugeOf(registry, "stagewright_planner_queued_jobs",
                       "Jobs that wait for devices, by reason.")),
+      stragglers_(GaugeOf(registry, "stagewright_planner_job_straggler_ratio",
+                          "How many times as long as its like a straggler of a running job takes, "
+                          "by device; other devices have no series.")),
       ended_(CounterOf(registry, "stagewright_planner_jobs_ended_total",
                        "Jobs that ended since the planner started, by outcome; of failed ones the "
                        "cause.")),
@@ -110,6 +114,7 @@ void JobSeries::Observe(const Job& job) {
     wait_seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - job.create_time));
   }
   ShowWait(job, seen);
+  ShowStragglers(job, seen);
   if (!ended) return Show(job, seen);
   CountEnd(job, before);
   Hide(job);
@@ -176,6 +181,20 @@ void JobSeries::ShowMemory(const Job& job) {
     memory_.Add(labels).Set(static_cast<double>(memory.measured_peak));
     predicted_memory_.Add(labels).Set(static_cast<double>(memory.predicted_peak));
   }
+}
+
+void JobSeries::ShowStragglers(const Job& job, Seen& seen) {
+  const auto series = [&](const std::string& device) -> Gauge& {
+    return stragglers_.Add({{"job", job.name()}, {"device", device}});
+  };
+  std::set<std::string> slow;
+  for (const JobStraggler& straggler : job.stragglers) {
+    series(straggler.device).Set(straggler.times);
+    slow.insert(straggler.device);
+  }
+  for (const std::string& device : seen.stragglers)
+    if (!slow.contains(device)) stragglers_.Remove(&series(device));
+  seen.stragglers = std::move(slow);
 }
 
 void JobSeries::Hide(const Job& job) {

@@ -7,6 +7,7 @@
 #include <prometheus/registry.h>
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/time/time.h"
@@ -38,16 +39,19 @@ class JobSeries {
     bool started = false;
     std::string waits_for;  // Job::waits_for, since when.
     absl::Time since;
+    std::set<std::string> stragglers;  // Devices that have a series.
   };
 
   void CountEnd(const Job& job, JobState before);
   void ShowWait(const Job& job, Seen& seen);
   void Show(const Job& job, Seen& seen);
   void ShowMemory(const Job& job);
+  void ShowStragglers(const Job& job, Seen& seen);
   void Hide(const Job& job);
 
   prometheus::Family<prometheus::Gauge>&states_, &step_, &recent_, &predicted_, &drift_, &loss_,
-      &memory_, &predicted_memory_, &restarts_, &progress_time_, &checkpoint_time_, &queued_;
+      &memory_, &predicted_memory_, &restarts_, &progress_time_, &checkpoint_time_, &queued_,
+      &stragglers_;
   prometheus::Family<prometheus::Counter>&ended_, &queue_seconds_, &job_events_, &worker_events_;
   prometheus::Histogram& wait_seconds_;
   std::map<int64_t, Seen> seen_;  // Jobs that have not ended.

@@ -1,6 +1,9 @@
 """The loop from prediction to measurement and back: drifts are named, and a running job changes its plan."""
 
+import contextlib
 import json
+import signal
+import threading
 
 import pytest
 from processes import MODELS, Processes, wait_for
@@ -85,6 +88,69 @@ def test_where_no_plan_is_better_it_stays(system):
     assert "better" not in answer and not answer["applied"], answer
     assert "no better plan" in answer["message"]
     assert system.job(name)["replans"] == 0
+
+
+def repeat_samples(source, target, times):
+    """A safetensors file with the samples of another one, so many times."""
+    raw = source.read_bytes()
+    end = 8 + int.from_bytes(raw[:8], "little")
+    header, tensors = json.loads(raw[8:end]), b""
+    for tensor in header.values():
+        first, last = tensor["data_offsets"]
+        data = raw[end + first : end + last] * times
+        tensor["shape"][0] *= times
+        tensor["data_offsets"] = [len(tensors), len(tensors) + len(data)]
+        tensors += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    target.write_bytes(len(text).to_bytes(8, "little") + text + tensors)
+
+
+@contextlib.contextmanager
+def slowed(process):
+    """The process runs for a small part of the time, so that what takes longer than such a part is interrupted."""
+    over = threading.Event()
+
+    def stop_and_go():
+        while not over.wait(0.0005):
+            process.send_signal(signal.SIGSTOP)
+            over.wait(0.01)
+            process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=stop_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_device_that_is_slower_than_its_replica_is_named_while_it_is(system):
+    plan = system.path / "replicas.json"
+    plan.write_text(json.dumps({"micro_batch": 1024, "stages": [{"nodes": ["*"], "devices": [0, 1]}]}))
+    data = system.path / "many.safetensors"
+    repeat_samples(MODELS / "transformer_f32.data.safetensors", data, 32)
+    replicas = settings(system, "straggling", plan_file=plan, devices=2, data=data, mini_batch=1024)
+    replicas["steps"] = 1_000_000
+    name = system.submit("transformer_f32", **replicas)
+    slow = measured(system, name)["devices"][1]
+    worker = slow.split("/")[0]
+
+    def stragglers():
+        return [straggler["device"] for straggler in system.json("jobs", "show", name).get("stragglers", [])]
+
+    def kinds(events):
+        named = [event["kind"] for event in events if event.get("worker") == worker and event.get("job") == name]
+        return [kind for kind in named if "straggler" in kind]
+
+    assert stragglers() == []
+    with slowed(system.workers[worker]):
+        wait_for(lambda: stragglers() == [slow], f"{slow} to be named")
+        assert f"straggler        {slow} takes " in system.cli("jobs", "describe", name).stdout
+    wait_for(lambda: not stragglers(), f"{slow} to be as fast as before")
+    assert kinds(system.json("jobs", "events", name)["events"]) == ["straggler", "straggler_gone"]
+    assert kinds(system.json("workers", "--events")["events"]) == ["straggler", "straggler_gone"]
 
 
 def test_a_drift_is_named_with_its_operators(system):

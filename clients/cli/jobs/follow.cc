@@ -27,6 +27,12 @@ class ProgressPrinter {
     if (!terminal_ && !drift.empty() && drift != last_drift_)
       std::cerr << job.name() << " drifts: " << drift << std::endl;
     last_drift_ = drift;
+    const std::string stragglers = absl::StrJoin(
+        job.stragglers(), ", ",
+        [](std::string* out, const v1::Straggler& straggler) { *out += straggler.device(); });
+    if (!terminal_ && !stragglers.empty() && stragglers != last_stragglers_)
+      std::cerr << job.name() << " is held up by " << stragglers << std::endl;
+    last_stragglers_ = stragglers;
     last_state_ = job.state();
     last_message_ = job.message();
   }
@@ -47,6 +53,7 @@ class ProgressPrinter {
   v1::JobState last_state_ = v1::JOB_STATE_UNSPECIFIED;
   std::string last_message_;
   std::string last_drift_;
+  std::string last_stragglers_;
 };
 
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);

@@ -30,6 +30,23 @@ std::string DriftText(const v1::JobDrift& drift) {
   return absl::StrFormat("%+.0f %% since step %d", drift.ratio() * 100, drift.since_step());
 }
 
+std::string StragglerLine(const v1::Straggler& straggler) {
+  return absl::StrFormat(
+      "%s takes %.1f times as long as its like since step %d: stage %d, %s of a "
+      "step instead of %s",
+      straggler.device(), straggler.ratio(), straggler.since_step(), straggler.stage(),
+      FormatDuration(Nanos(straggler.busy_ns())), FormatDuration(Nanos(straggler.expected_ns())));
+}
+
+nlohmann::json StragglerJson(const v1::Straggler& straggler) {
+  return {{"device", straggler.device()},
+          {"stage", straggler.stage()},
+          {"ratio", straggler.ratio()},
+          {"since_step", straggler.since_step()},
+          {"busy_seconds", ToSeconds(Nanos(straggler.busy_ns()))},
+          {"expected_seconds", ToSeconds(Nanos(straggler.expected_ns()))}};
+}
+
 nlohmann::json ActionJson(const v1::ActionTime& action) {
   nlohmann::json json = {
       {"kind", std::string(ActionKindName(static_cast<ActionKind>(action.kind() - 1)))},
@@ -117,6 +134,8 @@ nlohmann::json JobJson(const v1::Job& job) {
                      {"since_step", job.drift().since_step()},
                      {"causes", std::vector<std::string>(causes.begin(), causes.end())}};
   }
+  for (const v1::Straggler& straggler : job.stragglers())
+    json["stragglers"].push_back(StragglerJson(straggler));
   if (job.has_measurement()) {
     nlohmann::json actions = nlohmann::json::array(), operators = nlohmann::json::array();
     for (const v1::ActionTime& action : job.measurement().actions())
@@ -251,6 +270,8 @@ std::string JobSummary(const v1::Job& job) {
     for (const std::string& cause : job.drift().causes())
       absl::StrAppend(&out, "                   ", cause, "\n");
   }
+  for (const v1::Straggler& straggler : job.stragglers())
+    absl::StrAppend(&out, "  straggler        ", StragglerLine(straggler), "\n");
   if (!job.growth().empty()) absl::StrAppend(&out, "  growth           ", job.growth(), "\n");
   if (job.replans() > 0) absl::StrAppend(&out, "  plans changed    ", job.replans(), "\n");
   for (const v1::DeviceMemory& memory : metrics.memory()) {

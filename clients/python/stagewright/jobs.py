@@ -29,6 +29,7 @@ class Job:
     # and none while they are within a tenth.
     drift_ratio: float
     drift_causes: tuple[str, ...]
+    stragglers: tuple[str, ...]  # Devices that are slower than their like.
     accuracy: float | None
     evaluation_loss: float | None
     skipped_steps: int
@@ -114,6 +115,7 @@ def job_from_proto(job: "jobs_pb.Job") -> Job:
         predicted_step_seconds=metrics.predicted_step_ns / 1e9,
         drift_ratio=job.drift.ratio,
         drift_causes=tuple(job.drift.causes),
+        stragglers=tuple(straggler.device for straggler in job.stragglers),
         accuracy=metrics.accuracy if metrics.accuracy >= 0 and job.spec.evaluation_data_path else None,
         evaluation_loss=metrics.evaluation_loss if metrics.evaluation_loss != 0 else None,
         skipped_steps=metrics.skipped_steps,

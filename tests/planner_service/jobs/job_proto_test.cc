@@ -63,6 +63,13 @@ v1::Job Everything() {
   job.set_preempted_devices(2);
   job.set_most_devices(28);
   job.set_growth("runs on 2 of 3 devices");
+  v1::Straggler* straggler = job.add_stragglers();
+  straggler->set_device("b/cpu0");
+  straggler->set_stage(1);
+  straggler->set_ratio(1.75);
+  straggler->set_since_step(29);
+  straggler->set_busy_ns(30);
+  straggler->set_expected_ns(31);
   v1::Event* event = job.add_events();
   event->mutable_time()->set_seconds(22);
   event->mutable_last_time()->set_seconds(23);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,7 +44,11 @@ class MeasuredJobTest : public ::testing::Test {
         event->set_device(device.device());
         *event->mutable_action() = item.action();
         event->set_step(static_cast<int32_t>(step - 1));
-        event->set_end_ns(IsTransfer(item.action()) ? transfer_ns_ : pass_ns_);
+        const auto slower = times_.find(device.device());
+        const double times = slower == times_.end() ? 1 : slower->second;
+        event->set_end_ns(IsTransfer(item.action())
+                              ? transfer_ns_
+                              : static_cast<int64_t>(static_cast<double>(pass_ns_) * times));
       }
       harness_->jobs->OnMessage(WorkerOf(job, device.device()), message);
     }
@@ -107,6 +112,7 @@ class MeasuredJobTest : public ::testing::Test {
   // What actions of a step take.
   int64_t pass_ns_ = 1'000'000;
   int64_t transfer_ns_ = 20'000'000;
+  std::map<int32_t, double> times_;  // How many times as long those of a device take.
   RecordingStore store_;
   std::unique_ptr<JobHarness> harness_ = std::make_unique<JobHarness>(&store_);
   std::string job_;

@@ -26,5 +26,27 @@ TEST(RecentStepsTest, OldStepsAreForgotten) {
   EXPECT_EQ(steps.Median(), 200 - 64 + 32);
 }
 
+TEST(RecentStepsTest, ThePaceChangesWhenMostOfTheNewestDiffer) {
+  RecentSteps steps;
+  for (int i = 0; i < 40; ++i) steps.Add(Nanos(100 + i % 3));
+  EXPECT_FALSE(steps.Changed());
+  for (int i = 0; i < 3; ++i) steps.Add(1000);  // A hiccup.
+  EXPECT_FALSE(steps.Changed());
+  for (int i = 0; i < 4; ++i) steps.Add(130);
+  EXPECT_TRUE(steps.Changed());
+  for (int i = 0; i < 60; ++i) steps.Add(130);
+  EXPECT_FALSE(steps.Changed());
+  for (int i = 0; i < 8; ++i) steps.Add(100);
+  EXPECT_TRUE(steps.Changed());
+}
+
+TEST(RecentStepsTest, AFewStepsAreNoPace) {
+  RecentSteps steps;
+  for (int i = 0; i < 15; ++i) steps.Add(100);
+  for (int i = 0; i < 9; ++i) steps.Add(Nanos(i < 8 ? 500 : 100));
+  EXPECT_EQ(steps.size(), 23u);
+  EXPECT_FALSE(steps.Changed());
+}
+
 }  // namespace
 }  // namespace stagewright

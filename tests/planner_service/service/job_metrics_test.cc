@@ -121,6 +121,22 @@ TEST_F(JobSeriesTest, AgesOfProgressAndCheckpointCountFromTheBeginning) {
   EXPECT_EQ(Lines("stagewright_planner_job_"), Lines("stagewright_planner_job_wait_seconds"));
 }
 
+TEST_F(JobSeriesTest, StragglersHaveSeriesWhileTheyAre) {
+  Job job = Moved(NewJob(1), JobState::kRunning);
+  const std::string name = "stagewright_planner_job_straggler_ratio{";
+  EXPECT_EQ(Lines(name), "");
+  job.stragglers = {{"w0/cpu0", 0, 1.5}, {"w1/cpu0", 1, 2.5}};
+  Moved(job, JobState::kRunning);
+  EXPECT_THAT(Lines(name), HasSubstr(R"({device="w0/cpu0",job="jobs/1"} 1.5)"));
+  EXPECT_THAT(Lines(name), HasSubstr(R"({device="w1/cpu0",job="jobs/1"} 2.5)"));
+  job.stragglers = {{"w1/cpu0", 1, 2.25}};
+  Moved(job, JobState::kRunning);
+  EXPECT_EQ(Lines(name), name + R"(device="w1/cpu0",job="jobs/1"} 2.25)" + "\n");
+  job.stragglers.clear();
+  Moved(job, JobState::kSucceeded);
+  EXPECT_EQ(Lines(name), "");
+}
+
 TEST_F(JobSeriesTest, TheWaitForDevicesIsCountedOnce) {
   Job job = NewJob(1);
   job = Moved(job, JobState::kStarting);

@@ -77,6 +77,27 @@ TEST(JobJson, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(json["memory"][0]["measured_peak_bytes"], 9);
 }
 
+TEST(JobSummary, NamesStragglers) {
+  v1::Job job = RunningJob();
+  EXPECT_THAT(JobSummary(job), Not(HasSubstr("straggler")));
+  EXPECT_FALSE(JobJson(job).contains("stragglers"));
+  v1::Straggler* straggler = job.add_stragglers();
+  straggler->set_device("w1/cpu0");
+  straggler->set_stage(2);
+  straggler->set_ratio(1.84);
+  straggler->set_since_step(40);
+  straggler->set_busy_ns(14'100'000);
+  straggler->set_expected_ns(7'660'000);
+  EXPECT_THAT(JobSummary(job),
+              HasSubstr("  straggler        w1/cpu0 takes 1.8 times as long as its like since step "
+                        "40: stage 2, 14.1 ms of a step instead of 7.66 ms\n"));
+  const nlohmann::json json = JobJson(job)["stragglers"];
+  ASSERT_EQ(json.size(), 1u);
+  EXPECT_EQ(json[0]["device"], "w1/cpu0");
+  EXPECT_EQ(json[0]["ratio"], 1.84);
+  EXPECT_DOUBLE_EQ(json[0]["busy_seconds"], 0.0141);
+}
+
 TEST(Workers, AreShownByDevice) {
   v1::ListWorkersResponse workers;
   v1::Worker* worker = workers.add_workers();

@@ -93,8 +93,9 @@ void DeviceLowering::AddReceivesAfter(int32_t done) {
 // Receives of task `c`, posted once task `done` is.
 void DeviceLowering::AddReceives(int32_t c, int32_t done) {
   const Task& task = (*tasks_)[c];
-  std::vector<int32_t> after;
-  if (done >= 0) after.push_back(compute_index_[done]);
+  const auto after = [&] {
+    return done < 0 ? std::vector<int32_t>() : std::vector<int32_t>{compute_index_[done]};
+  };
   std::vector<int32_t>& posted = receives_[c];
   if (task.kind == ActionKind::kForward) {
     for (int32_t p : context_.channels.Into(task.slot)) {
@@ -103,7 +104,7 @@ void DeviceLowering::AddReceives(int32_t c, int32_t done) {
       if (channel.local()) continue;
       posted.push_back(Add({{ActionKind::kReceiveActivation, channel.to,
                              Shifted(task, piece.samples), piece.channel},
-                            after,
+                            after(),
                             ledger_.ReceivedActivation(piece),
                             0}));
     }
@@ -114,7 +115,7 @@ void DeviceLowering::AddReceives(int32_t c, int32_t done) {
       if (channel.local() || !channel.has_gradient) continue;
       posted.push_back(Add({{ActionKind::kReceiveGradient, channel.from,
                              Shifted(task, piece.samples), piece.channel},
-                            after,
+                            after(),
                             ledger_.ReceivedGradient(piece),
                             0}));
     }
@@ -137,14 +138,13 @@ void DeviceLowering::AddCompute(int32_t c) {
 
 void DeviceLowering::AddSends(int32_t c) {
   const Task& task = (*tasks_)[c];
-  const std::vector<int32_t> after = {compute_index_[c]};
   if (task.kind == ActionKind::kForward) {
     for (int32_t p : context_.channels.OutOf(task.slot)) {
       const Piece& piece = context_.PieceOf(p);
       const Channel& channel = context_.ChannelOf(piece);
       if (channel.local()) continue;
       Add({{ActionKind::kSendActivation, channel.from, Shifted(task, piece.samples), piece.channel},
-           after,
+           {compute_index_[c]},
            0,
            ledger_.SentActivation(piece)});
     }
@@ -154,7 +154,7 @@ void DeviceLowering::AddSends(int32_t c) {
       const Channel& channel = context_.ChannelOf(piece);
       if (channel.local() || !channel.has_gradient) continue;
       Add({{ActionKind::kSendGradient, channel.to, Shifted(task, piece.samples), piece.channel},
-           after,
+           {compute_index_[c]},
            0,
            ledger_.SentGradient(piece)});
     }
@@ -203,7 +203,7 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
                   holders.front(),
                   {},
                   static_cast<int32_t>(r)};
-    const Bytes copy = ledger_.SumCopy(reduction);
+    const Bytes copy = context_.reductions[r].copy;
     for (StageId s : holders) {
       const int32_t last = last_backward_[s.index()];
       if (last < 0) continue;
@@ -263,7 +263,7 @@ void DeviceLowering::AddGathers() {
     };
     const auto step = std::find_if(section_->begin(), section_->end(), updates);
     if (step == section_->end()) continue;  // The stage is not on this device.
-    const Bytes copy = ledger_.SumCopy(reduction);
+    const Bytes copy = context_.reductions[r].copy;
     const auto after = static_cast<int32_t>(step - section_->begin());
     Add({{ActionKind::kAllGather, stage, {}, index}, {after}, copy, copy});
   }

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "common/cost/parameters.h"
-#include "common/memory/gradient_parts.h"
 
 namespace stagewright {
 
@@ -208,10 +207,6 @@ Bytes MemoryLedger::NewGradients(StageId stage) {
     }
   }
   return bytes;
-}
-
-Bytes MemoryLedger::SumCopy(const Reduction& reduction) const {
-  return LargestGradientCopy(context_.graph, reduction.parameters);
 }
 
 Bytes MemoryLedger::Update(StageId stage) {

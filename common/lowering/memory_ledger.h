@@ -39,9 +39,6 @@ class MemoryLedger {
   Bytes SentActivation(const Piece& piece) const;
   Bytes SentGradient(const Piece& piece) const;
 
-  // What a sum of gradients holds while it runs (gradient_parts.h).
-  Bytes SumCopy(const Reduction& reduction) const;
-
   // What an optimizer step releases: the gradients that the stage's passes have made since the
   // last.
   Bytes Update(StageId stage);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/cost/gradient_buckets.h"
+#include "common/memory/gradient_parts.h"
 #include "common/strategy/strategy.h"
 
 namespace stagewright {
@@ -169,6 +170,8 @@ std::vector<PlannedReduction> MakeReductions(const Graph& graph,
     for (PlannedReduction& part : InBuckets(graph, stages[first], std::move(group), rule, split))
       reductions.push_back(std::move(part));
   }
+  for (PlannedReduction& planned : reductions)
+    planned.copy = LargestGradientCopy(graph, planned.reduction.parameters);
   return reductions;
 }
 

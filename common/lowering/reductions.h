@@ -31,6 +31,8 @@ struct PlannedReduction {
   // The last bucket of a stage that takes longer than one more optimizer step costs: what is summed
   // before it is updated meanwhile.
   bool update_before = false;
+  // What each of its devices holds besides while it sums (gradient_parts.h).
+  Bytes copy = 0;
 };
 
 // Trainable parameters grouped by the exact set of stages that hold them, where these run on two or

@@ -1,9 +1,13 @@
 #include "common/memory/message_buffers.h"
 
 #include <algorithm>
-#include <set>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/cost/retention.h"
 
 namespace stagewright {
@@ -29,37 +33,51 @@ std::vector<Action> Written(const Program& program, const DeviceProgram& device)
   return actions;
 }
 
-// The first and the last pass of each stage's shares, by their first sample.
+// The passes over each stage's shares, which their first samples name.
 class Passes {
  public:
   explicit Passes(const std::vector<Action>& actions) {
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& action = actions[i];
       if (!IsCompute(action.kind) || action.kind == ActionKind::kOptimizerStep) continue;
-      Share& share = shares_[{action.stage, action.samples.begin}];
-      if (share.passes.empty()) share.samples = action.samples;
-      share.passes.push_back(i);
+      passes_.push_back({{action.stage, action.samples.begin, i}, action.samples});
     }
+    std::sort(passes_.begin(), passes_.end(),
+              [](const Pass& a, const Pass& b) { return a.key < b.key; });
   }
 
   // After which a message, received by the action `receive`, is used up: the last pass over its
   // share, or the next one if that joins the message with others. A message is for one share.
   size_t LastUse(const Action& message, size_t receive) const {
-    auto after = shares_.upper_bound({message.stage, message.samples.begin});
-    if (after == shares_.begin()) return receive;
-    --after;
-    const Share& share = after->second;
-    if (after->first.first != message.stage || share.passes.back() < receive) return receive;
-    if (share.samples == message.samples) return share.passes.back();
-    return *std::upper_bound(share.passes.begin(), share.passes.end(), receive);
+    const auto after = After({message.stage, message.samples.begin, kLast});
+    if (after == passes_.begin()) return receive;
+    const auto& [stage, begin, last] = std::prev(after)->key;
+    if (stage != message.stage || last < receive) return receive;
+    if (After({stage, begin - 1, kLast})->samples == message.samples) return last;
+    return std::get<2>(After({stage, begin, receive})->key);
   }
 
  private:
-  struct Share {
+  // Stage, first sample and place among the actions.
+  using Key = std::tuple<StageId, int64_t, size_t>;
+  struct Pass {
+    Key key;
     SampleRange samples;
-    std::vector<size_t> passes;  // Ascending.
   };
-  std::map<std::pair<StageId, int64_t>, Share> shares_;
+  static constexpr size_t kLast = std::numeric_limits<size_t>::max();
+
+  std::vector<Pass>::const_iterator After(const Key& key) const {
+    return std::upper_bound(passes_.begin(), passes_.end(), key,
+                            [](const Key& a, const Pass& b) { return a < b.key; });
+  }
+
+  std::vector<Pass> passes_;  // By key.
+};
+
+// What the last message of a lane asked for; the next one mostly is as long.
+struct LastMessage {
+  int64_t samples = -1;
+  Bytes bytes = 0;
 };
 
 }  // namespace
@@ -85,26 +103,36 @@ std::map<Bytes, int32_t> MessageBuffers(const MessageTypes& types, const Program
   const std::vector<Action> actions = Written(program, device);
   const Passes passes(actions);
   std::map<Bytes, int32_t> held, most;
-  std::vector<std::vector<Bytes>> ends(actions.size());  // Sizes let go of after an action.
-  std::set<std::pair<LaneKey, Bytes>> sends;
+  // What is let go of after an action: the first one on top.
+  std::priority_queue<std::pair<size_t, Bytes>, std::vector<std::pair<size_t, Bytes>>,
+                      std::greater<>>
+      ends;
+  absl::flat_hash_map<int64_t, LastMessage> lanes;
+  std::vector<std::pair<LaneKey, Bytes>> sends;
   for (size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
     if (IsTransfer(action.kind)) {
-      const Channel& channel = program.channels[action.channel];
       const bool forward = action.kind == ActionKind::kSendActivation ||
                            action.kind == ActionKind::kReceiveActivation;
+      const Channel& channel = program.channels[action.channel];
       const std::vector<ValueRef>& values = forward ? channel.values : channel.gradient_values;
-      const Bytes bytes = MessageBytes(types, values, action.samples.size());
-      if (bytes == 0) continue;
-      if (IsSend(action.kind)) {
-        if (IsPacked(types, values)) sends.insert({LaneOf(action), bytes});
-        continue;
+      const LaneKey lane = LaneOf(action);
+      LastMessage& message = lanes[int64_t{lane.channel} * 16 + lane.kind];
+      if (message.samples != action.samples.size()) {
+        message = {action.samples.size(), MessageBytes(types, values, action.samples.size())};
+        if (message.bytes > 0 && IsSend(action.kind) && IsPacked(types, values))
+          sends.push_back({lane, message.bytes});
       }
-      ends[passes.LastUse(action, i)].push_back(bytes);
-      most[bytes] = std::max(most[bytes], ++held[bytes]);
+      if (message.bytes > 0 && !IsSend(action.kind)) {
+        ends.push({passes.LastUse(action, i), message.bytes});
+        int32_t& most_held = most[message.bytes];
+        most_held = std::max(most_held, ++held[message.bytes]);
+      }
     }
-    for (Bytes bytes : ends[i]) --held[bytes];
+    for (; !ends.empty() && ends.top().first == i; ends.pop()) --held[ends.top().second];
   }
+  std::sort(sends.begin(), sends.end());
+  sends.erase(std::unique(sends.begin(), sends.end()), sends.end());
   for (const auto& [lane, bytes] : sends) ++most[bytes];
   return most;
 }

@@ -78,34 +78,34 @@ bool Cursor::Release(int32_t index) {
   return Arrive(index);
 }
 
-std::vector<int32_t> Cursor::Finish(int32_t index) {
+const std::vector<int32_t>& Cursor::Finish(int32_t index) {
   CHECK(index >= 0 && index < static_cast<int32_t>(state_.size()));
   CHECK(state_[index] == State::kRunning);
   state_[index] = State::kFinished;
   ++finished_;
   memory_ -= (*section_)[index].release;
-  std::vector<int32_t> became_ready;
+  became_ready_.clear();
   for (int32_t d = dependents_begin_[index]; d < dependents_begin_[index + 1]; ++d) {
     const Dependent& dependent = dependents_[d];
     if (dependent.mark == Dependent::kReached) continue;
-    if (Arrive(dependent.action)) became_ready.push_back(dependent.action);
+    if (Arrive(dependent.action)) became_ready_.push_back(dependent.action);
   }
-  std::sort(became_ready.begin(), became_ready.end());
-  return became_ready;
+  if (became_ready_.size() > 1) std::sort(became_ready_.begin(), became_ready_.end());
+  return became_ready_;
 }
 
-std::vector<int32_t> Cursor::Reach(int32_t index, int32_t node) {
+const std::vector<int32_t>& Cursor::Reach(int32_t index, int32_t node) {
   CHECK(index >= 0 && index < static_cast<int32_t>(state_.size()));
   CHECK(state_[index] == State::kRunning && node >= 0);
-  std::vector<int32_t> became_ready;
+  became_ready_.clear();
   for (int32_t d = dependents_begin_[index]; d < dependents_begin_[index + 1]; ++d) {
     Dependent& dependent = dependents_[d];
     if (dependent.mark != node) continue;
     dependent.mark = Dependent::kReached;
-    if (Arrive(dependent.action)) became_ready.push_back(dependent.action);
+    if (Arrive(dependent.action)) became_ready_.push_back(dependent.action);
   }
-  std::sort(became_ready.begin(), became_ready.end());
-  return became_ready;
+  if (became_ready_.size() > 1) std::sort(became_ready_.begin(), became_ready_.end());
+  return became_ready_;
 }
 
 }  // namespace stagewright

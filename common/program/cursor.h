@@ -28,12 +28,14 @@ class Cursor {
   // REQUIRES: `index` is ready.
   void Start(int32_t index);
   // REQUIRES: `index` was started and not finished. Returns the actions that became ready,
-  // ascending. Marks of the action that were not reached are now.
-  std::vector<int32_t> Finish(int32_t index);
+  // ascending; the reference is valid until the next Finish or Reach. Marks of the action that were
+  // not reached are now.
+  const std::vector<int32_t>& Finish(int32_t index);
 
   // A backward pass has come to the mark at `node` (PassMark). Returns the actions that became
-  // ready, ascending; none if the mark was reached before. REQUIRES: `index` is running. O(d).
-  std::vector<int32_t> Reach(int32_t index, int32_t node);
+  // ready, ascending, as Finish does; none if the mark was reached before. REQUIRES: `index` is
+  // running. O(d).
+  const std::vector<int32_t>& Reach(int32_t index, int32_t node);
 
   // What a held action waited for outside the section has happened. Returns whether the action
   // became ready. REQUIRES: `index` is held.
@@ -65,7 +67,8 @@ class Cursor {
   std::vector<int32_t> dependents_begin_;  // By index, into dependents_.
   std::vector<Dependent> dependents_;
   std::vector<State> state_;
-  std::vector<int32_t> ready_;  // Sorted.
+  std::vector<int32_t> ready_;         // Sorted.
+  std::vector<int32_t> became_ready_;  // What Finish and Reach return.
   int32_t finished_ = 0;
   Bytes memory_ = 0;
   Bytes peak_memory_ = 0;

@@ -226,7 +226,9 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
   } else {
     per_sample += extent.held_per_sample * static_cast<double>(flow.micro_batches_in_flight);
   }
-  const Bytes of_others = extent.state - (extent.state + Bytes(flow.replicas - 1)) / flow.replicas;
+  const Bytes of_others =
+      extent.state == 0 ? Bytes(0)
+                        : extent.state - (extent.state + Bytes(flow.replicas - 1)) / flow.replicas;
   return extent.resident - of_others + (flow.recompute ? 1 : flow.micro_batches_in_flight) * saved +
          workspace + static_cast<Bytes>(std::ceil(per_sample * static_cast<double>(flow.samples)));
 }

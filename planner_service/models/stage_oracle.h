@@ -32,6 +32,9 @@ class ShareCosts {
   double Time(int32_t begin, int32_t end) const { return time_[end] - time_[begin]; }
   // Its forward part.
   double Forward(int32_t begin, int32_t end) const { return forward_[end] - forward_[begin]; }
+  // Both by position, of the operators before it: for loops.
+  const double* TimeBefore() const { return time_.data(); }
+  const double* ForwardBefore() const { return forward_.data(); }
   // Kept from the forward to the backward pass of the share.
   Bytes Saved(int32_t begin, int32_t end) const { return saved_[end] - saved_[begin]; }
   // Largest workspace of one operator in the range, which is not empty, and what at most flows past

@@ -12,6 +12,7 @@ namespace {
 Layout::Load LoadOf(const Cluster& cluster, const std::vector<DeviceId>& from,
                     const std::vector<DeviceId>& to, double bytes) {
   Layout::Load load;
+  load.links.reserve(4 * std::max(from.size(), to.size()));
   const auto senders = static_cast<double>(from.size());
   const auto receivers = static_cast<double>(to.size());
   for (size_t s = 0, r = 0; s < from.size() && r < to.size();) {

@@ -19,7 +19,12 @@ void RelaxedSearch::MakeOptions(bool replicas, RecomputePolicy recompute) {
   for (size_t c = 0; c < configs_.size(); ++c) {
     const int64_t b = configs_[c].micro_batch;
     for (int32_t d = 1; d <= devices && b % d == 0; d *= 2) {
-      StageOption option{static_cast<int32_t>(c), d, false, b / d, static_cast<double>(b),
+      StageOption option{static_cast<int32_t>(c),
+                         d,
+                         false,
+                         b / d,
+                         static_cast<double>(b),
+                         oracle.problem().mini_batch / b,
                          &oracle.Share(b / d)};
       if (recompute != RecomputePolicy::kAlways) options_.push_back(option);
       option.recompute = true;
@@ -68,52 +73,97 @@ void RelaxedSearch::FitIntoMemory() {
   }
 }
 
-// Whether [begin, end) may meet t with this option: false stays false for longer ranges.
-bool RelaxedSearch::MayMeet(size_t o, int32_t begin, int32_t end, double t) const {
-  if (begin < fits_from_[o * (ranges_->oracle().size() + 1) + end]) return false;
-  const StageOption& option = options_[o];
-  const double compute = option.Compute(begin, end);
-  if (compute > t) return false;
-  if (option.replicas == 1) return true;
-  const Bytes gradients = ranges_->LeastGradients(begin, end);
-  if (gradients == 0) return true;
-  const NetworkFacts::Sum& sum =
-      ranges_->network().sums[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
+// The longest stages of each option, which do not depend on each other. More time never
+// shortens one, so what is known of other times leaves little to ask.
+std::vector<int32_t> RelaxedSearch::FindLongest(double t) const {
+  const int32_t n = ranges_->oracle().size();
   const auto mini_batch = static_cast<double>(ranges_->oracle().problem().mini_batch);
-  return compute + (sum.latency + sum.per_byte * static_cast<double>(gradients)) / mini_batch <= t;
+  const Bytes* gradients = ranges_->LeastGradientsBefore();
+  const Prepared* less = nullptr;
+  const Prepared* more = nullptr;
+  for (const Prepared& kept : kept_) {
+    if (kept.t >= 0 && kept.t < t && (less == nullptr || less->t < kept.t)) less = &kept;
+    if (kept.t > t && (more == nullptr || more->t > kept.t)) more = &kept;
+  }
+  std::vector<int32_t> longest(options_.size() * (n + 1));
+  for (size_t o = 0; o < options_.size(); ++o) {
+    const StageOption& option = options_[o];
+    const double* time = option.costs->TimeBefore();
+    const double* forward = option.costs->ForwardBefore();
+    const NetworkFacts::Sum sum =
+        ranges_->network().sums[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
+    const double samples = option.samples;
+    const bool recompute = option.recompute;
+    const bool sums = option.replicas > 1;
+    // False stays false for longer ranges.
+    const auto may_meet = [=](int32_t begin, int32_t end) {
+      double compute = time[end] - time[begin];
+      if (recompute) compute += forward[end] - forward[begin];
+      compute /= samples;
+      if (compute > t) return false;
+      if (!sums || gradients[end] == gradients[begin]) return true;
+      const auto bytes = static_cast<double>(gradients[end] - gradients[begin]);
+      return compute + (sum.latency + sum.per_byte * bytes) / mini_batch <= t;
+    };
+    const size_t row = o * (n + 1);
+    const int32_t* least = more != nullptr ? more->longest.data() + row : fits_from_.data() + row;
+    const int32_t* most = less != nullptr ? less->longest.data() + row : nullptr;
+    for (int32_t begin = 0, end = 1; end <= n; ++end) {
+      begin = std::max(begin, least[end]);
+      const int32_t known = most != nullptr ? most[end] : end;
+      while (begin < known && !may_meet(begin, end)) ++begin;
+      longest[row + end] = begin;
+    }
+  }
+  return longest;
 }
 
 int32_t RelaxedSearch::Least(double t) {
   const int32_t n = ranges_->oracle().size();
-  if (prepared_ == t) return before_[n];
-  if (fits_from_.empty()) FitIntoMemory();
-  before_.assign(n + 1, 0);
-  reach_.assign(n + 1, 0);
-  pointers_.assign(options_.size(), 0);
-  for (int32_t end = 1; end <= n; ++end) {
-    before_[end] = kNone;
-    reach_[end] = end;
-    for (size_t o = 0; o < options_.size(); ++o) {
-      int32_t& begin = pointers_[o];
-      while (begin < end && !MayMeet(o, begin, end, t)) ++begin;
-      if (begin == end) continue;
-      reach_[end] = std::min(reach_[end], begin);
-      before_[end] = std::min(before_[end], before_[begin] + options_[o].replicas);
-    }
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    if (kept_[i].t != t) continue;
+    current_ = i;
+    return kept_[i].before[n];
   }
-  prepared_ = t;
-  return before_[n];
+  if (fits_from_.empty()) FitIntoMemory();
+  std::vector<int32_t> longest = FindLongest(t);
+  if (kept_.size() < kMostKept) {
+    kept_.emplace_back();
+    oldest_ = kept_.size() - 1;
+  }
+  current_ = std::exchange(oldest_, (oldest_ + 1) % kMostKept);
+  Prepared& made = kept_[current_];
+  made.t = t;
+  made.longest = std::move(longest);
+  made.before.assign(n + 1, 0);
+  made.reach.assign(n + 1, 0);
+  for (int32_t end = 1; end <= n; ++end) {
+    int32_t before = kNone;
+    int32_t reach = end;
+    const int32_t* begin = made.longest.data() + end;
+    for (const StageOption& option : options_) {
+      if (*begin < end) {
+        reach = std::min(reach, *begin);
+        before = std::min(before, made.before[*begin] + option.replicas);
+      }
+      begin += n + 1;
+    }
+    made.before[end] = before;
+    made.reach[end] = reach;
+  }
+  return made.before[n];
 }
 
-std::vector<int32_t> RelaxedSearch::After() {
+std::vector<int32_t> RelaxedSearch::After() const {
   const int32_t n = ranges_->oracle().size();
+  const std::vector<int32_t>& longest = prepared().longest;
   std::vector<int32_t> after(n + 1, kNone);
   after[n] = 0;
-  pointers_.assign(options_.size(), n);
+  std::vector<int32_t> ends(options_.size(), n);  // Where the longest stage from `begin` on ends.
   for (int32_t begin = n - 1; begin >= 0; --begin) {
     for (size_t o = 0; o < options_.size(); ++o) {
-      int32_t& end = pointers_[o];
-      while (end > begin && !MayMeet(o, begin, end, prepared_)) --end;
+      int32_t& end = ends[o];
+      while (end > begin && longest[o * (n + 1) + end] > begin) --end;
       if (end == begin) continue;
       after[begin] = std::min(after[begin], after[end] + options_[o].replicas);
     }

@@ -4,7 +4,7 @@
 // What it asks of a range only grows with the range, so for each option the longest stage that ends
 // at p follows by a moving pointer, and Least(p) = min over the options of Least(begin of that
 // stage) + replicas. Messages play no part, so searches that differ only in those share one.
-// Complexity: O(n |options|) time for one t, and as much memory.
+// Complexity: O(n |options|) time for one t, and as much memory for each of the last few.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ struct StageOption {
   int32_t config = 0;
   int32_t replicas = 1;
   bool recompute = false;
-  int64_t share = 1;   // Samples of a micro-batch that one replica runs.
-  double samples = 1;  // Samples of a micro-batch.
+  int64_t share = 1;          // Samples of a micro-batch that one replica runs.
+  double samples = 1;         // Samples of a micro-batch.
+  int64_t micro_batches = 1;  // Of the mini-batch.
   const ShareCosts* costs = nullptr;
   // ns per sample.
   double Compute(int32_t begin, int32_t end) const {
@@ -62,23 +63,34 @@ class RelaxedSearch {
   Nanos WorkOfLeast() const {
     return work::kFirstPassOption * int64_t{ranges_->oracle().size()} * std::ssize(options_);
   }
-  double prepared() const { return prepared_; }
   // Fewest devices for [0, end) at the prepared t.
-  int32_t LeastBefore(int32_t end) const { return before_[end]; }
-  const std::vector<int32_t>& before() const { return before_; }
+  int32_t LeastBefore(int32_t end) const { return prepared().before[end]; }
+  const std::vector<int32_t>& before() const { return prepared().before; }
   // Fewest devices for [begin, n) at the prepared t, by begin.
-  std::vector<int32_t> After();
-  int32_t Reach(int32_t end) const { return reach_[end]; }  // No stage [begin, end) begins earlier.
+  std::vector<int32_t> After() const;
+  // No stage [begin, end) begins earlier.
+  int32_t Reach(int32_t end) const { return prepared().reach[end]; }
 
   // The least t, up to a relative `precision`, at which so many devices may do; infinity beyond
   // `most`. The optimum mostly lies close above LowerBound.
   double LeastTime(int32_t devices, double most, double precision, const SearchContext& context);
 
  private:
+  // What the first pass finds for one t. The last few are kept: the next t mostly lies between two
+  // of them.
+  struct Prepared {
+    double t = -1;
+    std::vector<int32_t> before;
+    std::vector<int32_t> reach;
+    std::vector<int32_t> longest;  // [option][end]: where the longest stage begins; `end`: none.
+  };
+  static constexpr size_t kMostKept = 8;
+
+  const Prepared& prepared() const { return kept_[current_]; }
   void MakeOptions(bool replicas, RecomputePolicy recompute);
   void FitIntoMemory();
   void AddUpWork();
-  bool MayMeet(size_t option, int32_t begin, int32_t end, double t) const;
+  std::vector<int32_t> FindLongest(double t) const;
 
   const StageRanges* ranges_;
   std::vector<StageConfig> configs_;
@@ -88,10 +100,9 @@ class RelaxedSearch {
   std::vector<int32_t> fits_from_;  // [option][end]: the first begin that memory allows.
   double work_ = 0;                 // Device-ns per sample, at the least.
   double largest_operator_ = 0;     // Least ns per sample of the slowest operator.
-  double prepared_ = -1;
-  std::vector<int32_t> before_;
-  std::vector<int32_t> reach_;
-  std::vector<int32_t> pointers_;
+  std::vector<Prepared> kept_{1};
+  size_t current_ = 0;  // The prepared t.
+  size_t oldest_ = 0;
   std::map<int32_t, double> least_time_;  // By devices.
 };
 

@@ -61,8 +61,7 @@ bool StageFit::Meets(const StageOption& option, const StageRanges::Range& range,
 
 Bytes StageFit::Memory(const StageOption& option, const StageRanges::Range& range, int32_t end,
                        int64_t micro_batches_in_flight) const {
-  const StageOracle::Flow flow{option.share, micro_batches_in_flight,
-                               mini_batch_ / relaxed_->configs()[option.config].micro_batch,
+  const StageOracle::Flow flow{option.share, micro_batches_in_flight, option.micro_batches,
                                option.recompute, option.replicas};
   return StageOracle::Memory(range.extent, option.costs->Saved(range.begin, end),
                              option.costs->Workspace(range.begin, end), flow);

@@ -53,6 +53,8 @@ class StageRanges {
   Bytes LeastGradients(int32_t begin, int32_t end) const {
     return least_gradients_[end] - least_gradients_[begin];
   }
+  // By position: what the operators before it cannot do without.
+  const Bytes* LeastGradientsBefore() const { return least_gradients_.data(); }
 
   // The `index`-th range that ends at `end`, by falling begin; nullptr beyond the one that begins
   // at 0. The pointer lasts until the next call for the same `end`. Amortised O(1) per operator.

@@ -9,19 +9,10 @@ import subprocess
 import time
 
 import pytest
+from ports import free_ports
 from processes import BIN, ENDED, MODELS, Processes, wait_for
 
 LEASE = 3
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Planners(Processes):

@@ -74,5 +74,5 @@ def test_quotas_that_are_none_are_named():
         ("--tenant-quota", ["vision=1", "vision=2"], "tenant vision has two quotas"),
     ):
         flags = [word for quota in quotas for word in (flag, quota)]
-        result = subprocess.run([planner, "--state", ":memory:", *flags], capture_output=True, text=True, timeout=20)
+        result = subprocess.run([planner, "--state", ":memory:", *flags], capture_output=True, text=True, timeout=60)
         assert result.returncode != 0 and flag in result.stderr and said in result.stderr, result.stderr

@@ -25,13 +25,14 @@ if(STAGEWRIGHT_SANITIZE)
   set(STAGEWRIGHT_TEST_ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none;UCX_MEM_EVENTS=n;UCX_ERROR_SIGNALS=")
 endif()
 
-# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [PUBLISHED SOME | ALL] [GPU]): one CTest entry
-# per program. GPU: the entry has the label gpu, and CTest's summary has it as skipped where there is no GPU; with
+# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [PUBLISHED SOME | ALL] [LONG] [GPU]): one CTest
+# entry per program. GPU: the entry has the label gpu, and CTest's summary has it as skipped where there is no GPU; with
 # STAGEWRIGHT_REQUIRE_GPU=1 in the environment it fails there (tests/support/skips). PUBLISHED: tests read profiles that stay
 # outside the repository (tests/README.md). Those, all of them or the ones with "Published" in their names, are an entry
-# NAME_published, which CTest's summary has as skipped where a profile is absent.
+# NAME_published, which CTest's summary has as skipped where a profile is absent. LONG: tests with "Long" in their names are an
+# entry NAME_long of label long.
 function(stagewright_test)
-  cmake_parse_arguments(ARG "GPU" "NAME;TIMEOUT;PUBLISHED" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "GPU;LONG" "NAME;TIMEOUT;PUBLISHED" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -48,19 +49,40 @@ function(stagewright_test)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  # What each entry runs, less what the entries after it run.
   set(entries ${ARG_NAME})
+  set(runs_${ARG_NAME} "*")
   if(ARG_PUBLISHED STREQUAL "SOME")
-    set(entries ${ARG_NAME} ${ARG_NAME}_published)
-    set(filter_${ARG_NAME} --gtest_filter=-*Published*)
-    set(filter_${ARG_NAME}_published --gtest_filter=*Published*)
+    list(APPEND entries ${ARG_NAME}_published)
+    set(runs_${ARG_NAME}_published "*Published*")
   elseif(ARG_PUBLISHED)
     set(entries ${ARG_NAME}_published)
+    set(runs_${ARG_NAME}_published "*")
   endif()
+  if(ARG_LONG)
+    list(APPEND entries ${ARG_NAME}_long)
+    set(runs_${ARG_NAME}_long "*Long*")
+  endif()
+  set(others ${entries})
   foreach(entry ${entries})
-    add_test(NAME ${entry} COMMAND ${ARG_NAME} ${filter_${entry}} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${entry} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    list(POP_FRONT others)
+    set(less "")
+    foreach(other ${others})
+      list(APPEND less "${runs_${other}}")
+    endforeach()
+    list(JOIN less ":" less)
+    set(filter "")
+    if(ARG_PUBLISHED STREQUAL "SOME" OR ARG_LONG)
+      set(filter "--gtest_filter=${runs_${entry}}-${less}")
+    endif()
+    set(labels ${ARG_LABELS})
+    if(entry MATCHES "_long$")
+      list(APPEND labels long)
+    endif()
+    add_test(NAME ${entry} COMMAND ${ARG_NAME} ${filter} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${entry} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}"
       ENVIRONMENT "${STAGEWRIGHT_TEST_ENVIRONMENT}")
-    if(ARG_GPU OR entry MATCHES "_published$")
+    if(ARG_GPU OR (ARG_PUBLISHED AND NOT entry STREQUAL ARG_NAME))
       set_tests_properties(${entry} PROPERTIES SKIP_RETURN_CODE 77)
     endif()
   endforeach()

@@ -118,9 +118,8 @@ std::vector<std::string> CausesOf(const Program& program, Nanos predicted_step, 
     if (!operators.empty()) absl::StrAppend(&cause, ": ", absl::StrJoin(operators, ", "));
     causes.push_back(std::move(cause));
   }
-  if (causes.empty())
-    causes.push_back("no pass, update or message by itself: time goes between them");
-  return causes;
+  if (!causes.empty()) return causes;
+  return {"no pass, update or message by itself: time goes between them"};
 }
 
 }  // namespace stagewright

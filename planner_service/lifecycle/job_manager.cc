@@ -1,13 +1,11 @@
 #include "planner_service/lifecycle/job_manager.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
@@ -16,6 +14,7 @@
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
+#include "planner_service/records/job_list.h"
 #include "planner_service/records/page_token.h"
 #include "planner_service/records/told_of.h"
 #include "planner_service/runs/worker_messages.h"
@@ -36,71 +35,6 @@ constexpr absl::Duration kToldOfPause = absl::Seconds(10);
 
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
-
-bool IsAskedFor(const EndedJobs::Group& group, const v1::ListJobsRequest& request) {
-  const auto& states = request.states();
-  const auto is = [](const std::string& asked, const std::string& actual) {
-    return asked.empty() || asked == actual;
-  };
-  return is(request.owner(), group.owner) && is(request.tenant(), group.tenant) &&
-         (states.empty() ||
-          std::find(states.begin(), states.end(), ToProto(group.state)) != states.end());
-}
-
-bool IsAskedFor(const std::string& display_name, const v1::ListJobsRequest& request) {
-  return absl::StrContains(display_name, request.display_name_contains());
-}
-
-bool IsAskedFor(const Job& job, const v1::ListJobsRequest& request) {
-  return IsAskedFor({job.spec->owner(), job.spec->tenant(), job.state}, request) &&
-         IsAskedFor(job.spec->display_name(), request);
-}
-
-// A line of a list, of which the rest is read without the lock if the job has ended.
-struct Row {
-  std::optional<Job> live;
-  EndedJob ended;
-};
-
-// Live and ended jobs below `before` that are asked for, newest first, until `take` is false.
-void VisitAskedFor(const JobRecords& records, int64_t before, const v1::ListJobsRequest& request,
-                   const std::function<bool(int64_t, Row)>& take) {
-  auto live = records.live().lower_bound(before);
-  const auto take_live = [&](int64_t down_to) {
-    while (live != records.live().begin() && std::prev(live)->first > down_to) {
-      const Job& job = ShownJob((--live)->second);
-      if (!IsAskedFor(job, request)) continue;
-      Row row{job, {}};
-      row.live->plan.reset();
-      row.live->sequential_plan.reset();
-      if (!take(job.number, std::move(row))) return false;
-    }
-    return true;
-  };
-  bool more = true;
-  records.ended().VisitNewest(
-      before, [&](const EndedJobs::Group& group) { return IsAskedFor(group, request); },
-      [&](const EndedJob& ended) {
-        more = take_live(ended.number) && (!IsAskedFor(ended.display_name, request) ||
-                                           take(ended.number, Row{std::nullopt, ended}));
-        return more;
-      });
-  if (more) take_live(-1);
-}
-
-// What is known of a job whose entry cannot be read now.
-v1::Job Unread(const EndedJob& ended, const absl::Status& why) {
-  v1::Job job;
-  job.set_name(absl::StrCat("jobs/", ended.number));
-  job.set_state(ToProto(ended.state));
-  job.set_message(absl::StrCat("cannot be read: ", why.message()));
-  job.set_version(ended.version);
-  if (ended.end_time != absl::InfiniteFuture()) *job.mutable_end_time() = ToProto(ended.end_time);
-  job.mutable_spec()->set_owner(ended.owner);
-  job.mutable_spec()->set_tenant(ended.tenant);
-  job.mutable_spec()->set_display_name(ended.display_name);
-  return job;
-}
 
 // The number of a job that is known.
 absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
@@ -303,13 +237,13 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
   const size_t limit = page_size == 0 ? kDefaultPageSize
                                       : static_cast<size_t>(std::min(page_size, kLargestPageSize));
   ASSIGN_OR_RETURN(const int64_t before, NumberOfPage(request));
-  std::vector<Row> page;
+  std::vector<JobRow> page;
   v1::ListJobsResponse response;
   const JobStore* store = nullptr;
   {
     absl::MutexLock lock(&mutex_);
     store = &life_.store();
-    VisitAskedFor(life_.records(), before, request, [&](int64_t number, Row row) {
+    VisitAskedFor(life_.records(), before, request, [&](int64_t number, JobRow row) {
       // A job's number, not a place in the list: what comes or goes meanwhile shifts nothing.
       if (page.size() == limit) {
         response.set_next_page_token(PageToken(number + 1, request));
@@ -320,7 +254,7 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
     });
   }
   absl::Status silent;  // Why the store is not asked any more: each question would take time.
-  for (const Row& row : page) {
+  for (const JobRow& row : page) {
     if (row.live.has_value()) {
       *response.add_jobs() = Shown(*row.live);
       continue;

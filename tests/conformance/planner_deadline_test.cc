@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <initializer_list>
 #include <string>
 #include <thread>
 #include <utility>
@@ -97,6 +98,14 @@ class PlannerDeadlineTest : public PlannerSuite {
       EXPECT_FALSE(outcome->reason.empty());
     }
   }
+
+  void SolveUntilEach(std::initializer_list<int> moments, bool cancel) {
+    const Cluster cluster = FlatCluster(32);
+    for (const NamedGraph& large : LargeGraphs()) {
+      SCOPED_TRACE(large.name);
+      for (int ms : moments) SolveUntil(large.graph, cluster, milliseconds(ms), cancel);
+    }
+  }
 };
 
 TEST_P(PlannerDeadlineTest, AnExpiredDeadlineEndsTheSearchAtOnce) {
@@ -112,25 +121,18 @@ TEST_P(PlannerDeadlineTest, AnExpiredDeadlineEndsTheSearchAtOnce) {
   EXPECT_FALSE(response.reason.empty());
 }
 
-TEST_P(PlannerDeadlineTest, CancellationEndsTheSearchSoon) {
-  const Cluster cluster = FlatCluster(32);
-  for (const NamedGraph& large : LargeGraphs()) {
-    SCOPED_TRACE(large.name);
-    for (int ms : {0, 5, 30, 100, 400, 1000}) {
-      SolveUntil(large.graph, cluster, milliseconds(ms), true);
-    }
-  }
-}
+TEST_P(PlannerDeadlineTest, CancellationEndsTheSearchSoon) { SolveUntilEach({0, 30, 400}, true); }
 
 TEST_P(PlannerDeadlineTest, ADeadlineInsideTheSearchIsHonoured) {
-  const Cluster cluster = FlatCluster(32);
-  for (const NamedGraph& large : LargeGraphs()) {
-    SCOPED_TRACE(large.name);
-    for (int ms : {10, 70, 250, 700}) SolveUntil(large.graph, cluster, milliseconds(ms), false);
-  }
+  SolveUntilEach({10, 250}, false);
   Rng random(44);
   const Graph wide = testing::RandomProfile(random, 300);
   SolveUntil(wide, FlatCluster(300), milliseconds(150), false);
+}
+
+TEST_P(PlannerDeadlineTest, LongOtherMomentsAreHonoured) {
+  SolveUntilEach({5, 100, 1000}, true);
+  SolveUntilEach({70, 700}, false);
 }
 
 // A graph of a real size is planned, or refused for its size by those that enumerate.

@@ -157,7 +157,7 @@ class Submitting:
     def ask(self, address: str) -> bool:
         with grpc.insecure_channel(address) as channel:
             try:
-                rpc.Stubs(channel, Security()).SubmitJob(self.request, timeout=10)
+                rpc.Stubs(channel, Security()).SubmitJob(self.request, timeout=60)
             except grpc.RpcError as error:
                 assert error.code() is grpc.StatusCode.UNAVAILABLE, error
                 return False

@@ -204,7 +204,8 @@ def start(workers: int) -> FaultySystem:
 
 
 def undisturbed(system: Processes, steps: int) -> str:
-    job = system.submit(MODEL, **settings(system, f"whole-{steps}", devices=len(system.workers), steps=steps))
+    """On one device, where it is soon over: what is learnt does not depend on the plan."""
+    job = system.submit(MODEL, **settings(system, f"whole-{steps}", devices=1, steps=steps))
     job = system.await_end(job)
     assert job["state"] == "succeeded", job["message"]
     return job["name"]

@@ -8,18 +8,11 @@ import socket
 import subprocess
 import tempfile
 
+from ports import free_ports
 from processes import BIN, wait_for
 from tcp_proxy import TcpProxy
 
 LEASE = 2  # Seconds.
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class PlannerGroup:

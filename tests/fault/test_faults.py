@@ -1,4 +1,4 @@
-"""The short form of scripts/fault.sh workers: kinds of faults on 2, 3 and 4 workers."""
+"""The short form of scripts/fault.sh workers: each kind of fault once, on 2 or 3 workers."""
 
 import random
 import re
@@ -7,30 +7,28 @@ import signal
 import faults
 import pytest
 
-STEPS = 3000
+STEPS = 2500
 
 
-@pytest.fixture(scope="module", params=[2, 3, 4])
+@pytest.fixture(scope="module", params=[2, 3])
 def system(request):
     with faults.start(request.param) as running:
         running.whole = faults.undisturbed(running, STEPS)
         yield running
 
 
-# Three kinds for each number of workers; the long form has all.
+# The death of a planner alone is what test_planner_kills is about; the long form has all kinds on up to 8 workers.
 TRIED = {
-    2: ("kill", "stop", "full disk"),
-    3: ("kill for good", "kill planner and worker", "hung path"),
-    4: ("kill", "terminate", "cut network"),
+    2: ("kill", "stop", "full disk", "kill planner and worker"),
+    3: ("kill for good", "hung path", "terminate", "cut network"),
 }
 
 
-@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("which", range(4))
 def test_a_job_goes_on_as_if_nothing_had_been(system, which):
     workers = len(system.workers)
-    kind = TRIED[workers][which]
     chance = random.Random(10 * workers + which)
-    outcome, job = faults.run_with_fault(system, kind, STEPS, chance, max_restarts=5)
+    outcome, job = faults.run_with_fault(system, TRIED[workers][which], STEPS, chance, max_restarts=5)
     faults.assert_as_if_nothing_had_been(system, outcome, job, system.whole)
 
 

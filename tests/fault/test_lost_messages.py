@@ -8,7 +8,7 @@ import pytest
 from cutting_proxy import CuttingProxy
 from processes import Processes, wait_for
 
-STEPS = 600
+STEPS = 300
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,9 @@ def jobs_end(system):
 
 
 def submit(system, case: str, **changes) -> str:
-    flags = faults.settings(system, f"out-{case}", devices=2, steps=STEPS, max_restarts=3) | changes
+    """On all workers that there are: planner `auto` leaves one of them alone while the links between busy ones are slow."""
+    flags = faults.settings(system, f"out-{case}", devices=2, steps=STEPS, max_restarts=3, planner="data-parallel")
+    flags |= changes
     return system.submit(faults.MODEL, **flags)
 
 
@@ -52,18 +54,15 @@ def await_cuts(system) -> None:
 LOST = [
     ["prepare"],
     ["connect_peers"],
-    ["start"],
     ["start", "start"],
     ["start", "go_on"],
     ["write_manifest"],
     ["merge"],
     ["prepared"],
     ["connected"],
-    ["progress"],
     ["progress", "steps_so_far"],
     ["shard_written"],
     ["checkpoint_written"],
-    ["finished"],
     ["finished", "finished"],
     ["merged"],
 ]
@@ -94,7 +93,7 @@ def fresh_workers(system) -> None:
 def test_a_graph_is_sent_to_each_worker_once(system):
     fresh_workers(system)
     system.proxy.seen.clear()
-    system.proxy.cut("prepared")
+    system.proxy.cut("connected")  # When both have the graph: who is to prepare again before that asks again, too.
     ended = system.await_end(submit(system, "graph"))
     assert (ended["state"], ended["restarts"]) == ("succeeded", 1), ended["message"]
     faults.assert_same(ended["checkpoint"], system.job(system.whole)["checkpoint"])

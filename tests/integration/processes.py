@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+from ports import free_ports
+
 BIN = pathlib.Path(os.environ["STAGEWRIGHT_BIN"])
 MODELS = pathlib.Path(os.environ["STAGEWRIGHT_TEST_MODELS"])
 PATIENCE = 60.0
@@ -24,7 +26,7 @@ class Processes:
         self.planner_flags = planner_flags
         self.worker_flags = worker_flags
         self.planner = None
-        self.address = "127.0.0.1:0"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"  # It stays free for a planner that is started again.
         self.worker_address = None  # Where workers find the planner, if not there.
         self.workers: dict[str, subprocess.Popen] = {}
         self.start_planner()
@@ -55,7 +57,7 @@ class Processes:
         def announced():
             return re.search(r"listening on (\S+?),? ?$", path.read_text()[begin:], re.MULTILINE)
 
-        wait_for(lambda: announced() or self.planner.poll() is not None, "the planner to listen", patience=20)
+        wait_for(lambda: announced() or self.planner.poll() is not None, "the planner to listen")
         assert announced(), path.read_text()[begin:]
         self.address = announced().group(1)
 
@@ -156,7 +158,7 @@ class Processes:
             if job["state"] not in ENDED:
                 self.cli("cancel", job["name"])
 
-    def stop(self, process: subprocess.Popen, how: signal.Signals = signal.SIGTERM, patience: float = 10) -> int:
+    def stop(self, process: subprocess.Popen, how: signal.Signals = signal.SIGTERM, patience: float = PATIENCE) -> int:
         process.send_signal(how)
         code = process.wait(patience)
         if process.stderr is not None:

@@ -9,19 +9,10 @@ import subprocess
 import time
 
 import pytest
+from ports import free_ports
 from processes import BIN, ENDED, MODELS, Processes, wait_for
 
 LEASE = 3
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Planners(Processes):
@@ -147,7 +138,7 @@ def test_another_planner_takes_over(system, how):
     start_workers(system, 2)
     done = system.submit("chain_f32", devices=2, steps=5, out=system.path / "out-1")
     wait_for(lambda: system.job(done)["state"] in ENDED, "the first job")
-    running = system.submit("chain_f32", devices=2, stages=2, steps=3000, out=system.path / "out-2")
+    running = system.submit("chain_f32", devices=2, stages=2, steps=2000, out=system.path / "out-2")
     wait_for(lambda: system.job(running)["step"] >= 5, "steps")
     waiting = system.submit("chain_f32", devices=2, steps=5, out=system.path / "out-3")
     leader = system.leader()
@@ -168,7 +159,7 @@ def test_another_planner_takes_over(system, how):
 
 def test_a_leader_that_was_stopped_writes_nothing_when_it_wakes_up(system):
     start_workers(system, 2)
-    running = system.submit("chain_f32", devices=2, stages=2, steps=3000, out=system.path / "out-1")
+    running = system.submit("chain_f32", devices=2, stages=2, steps=2000, out=system.path / "out-1")
     wait_for(lambda: system.job(running)["step"] >= 5, "steps")
     old = system.leader()
     new = system.other(old)

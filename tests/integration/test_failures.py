@@ -109,46 +109,37 @@ def test_the_logs_of_a_job_are_read_far_from_its_nodes(system):
     assert job in system.cli("jobs", "logs", job).stderr
 
 
-def test_a_missing_data_file_is_named(system):
+def test_files_that_cannot_be_read_are_named(system):
     assert "no-such-file.safetensors" in failed(system, data=system.path / "no-such-file.safetensors")
-
-
-def test_missing_weights_are_named(system):
     assert "no-weights.safetensors" in failed(system, weights=system.path / "no-weights.safetensors")
-
-
-def test_a_wrong_data_shape_is_named(system):
-    path = system.path / "wrong.safetensors"
-    save_file({"x": torch.randn(96, 7), "target": torch.randint(0, 5, (96,))}, path)
-    message = failed(system, data=path)
-    assert "wrong.safetensors" in message
-    assert "x" in message and "7" in message, message
-
-
-def test_a_file_of_another_kind_is_named(system):
     path = system.path / "text.safetensors"
     path.write_text("not tensors at all")
     assert "text.safetensors" in failed(system, data=path)
     assert "text.safetensors" in failed(system, weights=path)
 
 
-def test_too_few_samples_are_counted(system):
+def test_data_that_do_not_suit_the_job_are_told(system):
+    path = system.path / "wrong.safetensors"
+    save_file({"x": torch.randn(96, 7), "target": torch.randint(0, 5, (96,))}, path)
+    message = failed(system, data=path)
+    assert "wrong.safetensors" in message
+    assert "x" in message and "7" in message, message
     message = failed(system, mini_batch=128, steps=None, epochs=1)
     assert "128" in message and "96" in message, message
 
 
-@pytest.mark.parametrize("target", ["aten.nonsense.default", "aten.from_file.default"])
-def test_an_operator_that_is_not_allowed_is_named(system, target):
+def test_operators_that_are_not_allowed_are_named(system):
     contents = (MODELS / "chain_f32.swg").read_bytes()
-    graph = graph_pb2.Graph.FromString(contents[20:])
-    node = next(node for node in graph.nodes if node.target == "aten.tanh.default")
-    node.target = target
-    payload = graph.SerializeToString()
     path = system.path / "unknown.swg"
-    path.write_bytes(b"SWGRAPH1" + struct.pack("<QI", len(payload), zlib.crc32(payload)) + payload)
-    result = system.cli(*system.submit_flags("chain_f32", graph=path))
-    assert result.returncode == 1
-    assert f'"{node.name}" ({target})' in result.stderr, result.stderr
+    for target in ("aten.nonsense.default", "aten.from_file.default"):
+        graph = graph_pb2.Graph.FromString(contents[20:])
+        node = next(node for node in graph.nodes if node.target == "aten.tanh.default")
+        node.target = target
+        payload = graph.SerializeToString()
+        path.write_bytes(b"SWGRAPH1" + struct.pack("<QI", len(payload), zlib.crc32(payload)) + payload)
+        result = system.cli(*system.submit_flags("chain_f32", graph=path))
+        assert result.returncode == 1
+        assert f'"{node.name}" ({target})' in result.stderr, result.stderr
 
 
 def test_an_output_that_cannot_be_written_is_named(system):
@@ -166,28 +157,28 @@ def test_wrong_paths_fail_a_job_before_its_plan_is_found(system):
     assert "worker w" in job["message"] and "spec.data_path: " in job["message"], job["message"]
     assert "no-data-*.npy" in job["message"]
     assert "planning" in [event["state"] for event in system.json("jobs", "events", job["name"])["events"]]
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40
     for field, flag in {"weights_path": "weights", "evaluation_data_path": "eval_data", "resume_path": "resume"}.items():
         message = failed(system, **{flag: system.path / "nowhere.safetensors"})
         assert f"spec.{field}: " in message and "nowhere.safetensors" in message, message
 
 
 def test_a_killed_planner_comes_back_and_the_job_goes_on(system):
-    job = system.submit("chain_f32", **on_all(system), steps=6000)
+    job = system.submit("chain_f32", **on_all(system), steps=1000)
     system.await_step(job, 20)
     system.stop(system.planner, signal.SIGKILL)
     time.sleep(1)
     system.start_planner()
     ended = system.await_end(job)
     assert ended["state"] == "succeeded", ended["message"]
-    assert ended["total_steps"] == 6000
+    assert ended["total_steps"] == 1000
     assert os.path.exists(ended["checkpoint"])
     for name in system.workers:
         assert "failed" not in system.log(name).split("registered")[-1]
 
 
 def test_a_planner_that_shuts_down_leaves_the_job_running(system):
-    job = system.submit("chain_f32", **on_all(system), steps=6000)
+    job = system.submit("chain_f32", **on_all(system), steps=1000)
     system.await_step(job, 20)
     assert system.stop(system.planner, signal.SIGTERM) == 0
     system.start_planner()
@@ -261,7 +252,7 @@ def test_a_second_planner_is_refused_the_address_and_the_state(system):
 
     def start(listen, state):
         command = [BIN / "stagewright-planner", "--listen", listen, "--metrics-listen", "", "--state", state]
-        return subprocess.run(command, capture_output=True, text=True, timeout=20)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     taken = start(system.address, system.path / "other.db")
     assert taken.returncode == 1

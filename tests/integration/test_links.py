@@ -31,7 +31,7 @@ def known(system):
             request_serializer=links_pb2.MeasureTopologyRequest.SerializeToString,
             response_deserializer=links_pb2.MeasureTopologyResponse.FromString,
         )
-        return call(links_pb2.MeasureTopologyRequest(), timeout=20)
+        return call(links_pb2.MeasureTopologyRequest(), timeout=60)
 
 
 def test_a_cluster_file_has_the_measured_links_and_plans_take_it(system):

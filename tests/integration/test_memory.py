@@ -89,7 +89,7 @@ def test_gauges_show_both_figures_while_a_job_runs(system, model):
     address = re.search(r"metrics on (\S+)", system.log("w0"))[1]
 
     def gauges():
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         pattern = r'stagewright_worker_memory_(peak|measured_peak|in_use)_bytes{device="cpu0"} (\S+)'
         return {kind: float(value) for kind, value in re.findall(pattern, text)}

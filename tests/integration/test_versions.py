@@ -172,7 +172,7 @@ def test_a_refused_worker_says_why_once_waits_and_joins_when_it_may(system):
             assert part in lines[0], lines
         assert [entry["name"] for entry in system.json("workers")["workers"]] == ["other"]
     # The other one has left.
-    wait_for(lambda: [entry["name"] for entry in system.json("workers")["workers"]] == ["w0"], "the worker", 20)
+    wait_for(lambda: [entry["name"] for entry in system.json("workers")["workers"]] == ["w0"], "the worker")
     assert system.train("chain_f32", devices=1, steps=2)["state"] == "succeeded"
     assert system.stop(worker) == 0
 

@@ -50,7 +50,7 @@ class Environment:
         kept = {k: v for k, v in os.environ.items() if k.startswith("PIP_") or k in ("HOME", "LANG", "TMPDIR")}
         self.variables = {**kept, "PATH": "/usr/bin:/bin"}
         assert run(sys.executable, "-m", "venv", folder).returncode == 0
-        installed = self.run("pip", "install", "--quiet", wheel, timeout=600)
+        installed = self.run("pip", "install", "--quiet", "--no-compile", wheel, timeout=600)  # Torch takes long to compile.
         assert installed.returncode == 0, installed.stderr
 
     def run(self, program: str, *arguments, timeout=300) -> subprocess.CompletedProcess:

@@ -83,7 +83,7 @@ def front(tmp_path, folder):
 
 
 def test_tokens_and_streams_go_through(front, folder):
-    assert front.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.spec.owner == "sam"
+    assert front.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.spec.owner == "sam"
     assert code_of(front.stubs().WatchJob, jobs_pb.WatchJobRequest(name="jobs/1"))[0] == "OK"
     code, message = code_of(front.stubs().GetJob, jobs_pb.GetJobRequest(name="jobs/7"))
     assert code == "NOT_FOUND"
@@ -105,13 +105,13 @@ def test_the_proxy_offers_no_more_than_clients_need(front):
         for path in ("/stagewright.v1.WorkerService/Connect", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "/x",
                      "/grpc.health.v1.Health/Watch"):  # fmt: skip
             with pytest.raises(grpc.RpcError) as failure:
-                channel.unary_unary(path)(b"", timeout=10, metadata=front.sam.metadata())
+                channel.unary_unary(path)(b"", timeout=60, metadata=front.sam.metadata())
             assert failure.value.code() is grpc.StatusCode.PERMISSION_DENIED, (path, failure.value)
-        assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=10)
+        assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=60)
 
 
 def test_one_address_does_not_take_all_places(front):
-    name = front.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.name
+    name = front.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.name
     token = dict(front.sam.metadata())
     headers = request_headers("/stagewright.v1.JobService/WatchJob", "https", **token)
     watch = jobs_pb.WatchJobRequest(name=name).SerializeToString()
@@ -130,7 +130,7 @@ def test_silence_ends_a_connection_and_no_watch(tmp_path, folder):
     front = Front(tmp_path, folder, timeout_client="2s")
     try:
         stubs = front.stubs()
-        name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.name
+        name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.name
         watch = stubs.WatchJob(jobs_pb.WatchJobRequest(name=name), timeout=60)
         assert next(watch).job.name == name
         host, _, port = front.address.rpartition(":")
@@ -147,7 +147,7 @@ def test_silence_ends_a_connection_and_no_watch(tmp_path, folder):
 
 def test_watches_end_when_the_planner_hangs(front):
     stubs = front.stubs()
-    name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.name
+    name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.name
     watch = stubs.WatchJob(jobs_pb.WatchJobRequest(name=name), timeout=60)
     next(watch)
     front.planner.process.send_signal(signal.SIGSTOP)

@@ -40,7 +40,7 @@ def stubs(planner, tmp_path):
 
 def test_the_subject_is_the_caller_and_the_claim_its_role(planner, stubs, provider):
     spec = tiny_job(owner="olga")
-    job = stubs(provider.token("sam", "submitter")).SubmitJob(jobs_pb.SubmitJobRequest(spec=spec), timeout=10).job
+    job = stubs(provider.token("sam", "submitter")).SubmitJob(jobs_pb.SubmitJobRequest(spec=spec), timeout=60).job
     assert (job.spec.owner, job.spec.tenant) == ("sam", "")
     ending = jobs_pb.CancelJobRequest(name=job.name)
     code, message = code_of(stubs(provider.token("vera", "viewer")).CancelJob, ending)
@@ -61,13 +61,13 @@ def test_a_claim_names_the_tenant_of_all_but_workers(tmp_path, provider):
             return planner.stubs(stagewright.Security(token_file=tmp_path / token[0]))
 
         member = called("sam", "submitter", org={"team": "vision"})
-        assert member.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.spec.tenant == "vision"
+        assert member.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.spec.tenant == "vision"
         without = called("olga", "operator")
         code, message = code_of(without.SubmitJob, jobs_pb.SubmitJobRequest(spec=tiny_job()))
         assert (code, message) == ("UNAUTHENTICATED", "the token does not name its user's tenant (org.team)")
         called("w0", "worker")
         planner.worker("w0", "--token-file", tmp_path / "w0")
-        wait_for(lambda: member.ListWorkers(jobs_pb.ListWorkersRequest(), timeout=10).workers, "the worker")
+        wait_for(lambda: member.ListWorkers(jobs_pb.ListWorkersRequest(), timeout=60).workers, "the worker")
 
 
 def test_other_tokens_are_refused_in_one_way(planner, stubs, folder, provider):
@@ -119,7 +119,7 @@ def test_a_worker_comes_in_with_a_signed_token(planner, stubs, tmp_path, provide
     token.write_text(provider.token("w0", "worker"))
     planner.worker("w0", "--token-file", token)
     viewer = stubs(provider.token("vera", "viewer"))
-    wait_for(lambda: viewer.ListWorkers(jobs_pb.ListWorkersRequest(), timeout=10).workers, "the worker")
+    wait_for(lambda: viewer.ListWorkers(jobs_pb.ListWorkersRequest(), timeout=60).workers, "the worker")
 
 
 @pytest.mark.parametrize("by", ["flags", "file"])

@@ -70,7 +70,7 @@ def test_the_limits_are_where_the_documents_say(planner):
 
 def test_job_names_are_written_in_one_way_only(planner):
     stubs = planner.stubs()
-    name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.name
+    name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.name
     number = name.removeprefix("jobs/")
     assert code_of(stubs.GetJob, jobs_pb.GetJobRequest(name=name))[0] == "OK"
     for other in [f"jobs/0{number}", f"jobs/+{number}", f"jobs/ {number}", f"jobs/{number} ", f" {name}", number]:
@@ -85,7 +85,7 @@ def test_a_worker_without_a_name_of_its_own_is_refused(planner):
                 "/stagewright.v1.WorkerService/Connect", request_serializer=worker_pb.ConnectRequest.SerializeToString
             )
             with pytest.raises(grpc.RpcError) as failure:
-                next(connect(iter([request]), timeout=10))
+                next(connect(iter([request]), timeout=60))
             return failure.value.code().name, failure.value.details()
 
     assert register("\x1b[31mred") == ("INVALID_ARGUMENT", "register.worker: it has control characters")
@@ -99,7 +99,7 @@ def test_messages_have_a_largest_size(planner):
 
 
 def test_the_command_line_steers_no_terminal(planner):
-    planner.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job(display_name="kept")), timeout=10)
+    planner.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job(display_name="kept")), timeout=60)
     result = planner.cli("jobs")
     assert "kept" in result.stdout
     # An argument of one's own comes back in the error.

@@ -8,10 +8,10 @@ from stagewright.proto import event_pb, jobs_pb
 def failure(planner, **paths):
     """Why the job failed."""
     stubs = planner.stubs()
-    job = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job(**paths)), timeout=10).job.name
+    job = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job(**paths)), timeout=60).job.name
 
     def ended():
-        found = stubs.GetJob(jobs_pb.GetJobRequest(name=job), timeout=10).job
+        found = stubs.GetJob(jobs_pb.GetJobRequest(name=job), timeout=60).job
         return found if found.state == event_pb.JOB_STATE_FAILED else None
 
     return wait_for(ended, f"the end of {job}").message

@@ -88,7 +88,7 @@ def security(folder, name, token=None):
 def test_who_calls_a_follower_is_who_the_leader_hears_of(pair, folder):
     assert "clients show certificates, tokens; TLS to other planners, TLS to etcd" in pair.follower.log()
     alice = pair.follower.stubs(security(folder, "alice"))
-    job = alice.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job
+    job = alice.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job
     assert job.spec.owner == "alice"
     ending = jobs_pb.CancelJobRequest(name=job.name)
     code, message = code_of(pair.follower.stubs(security(folder, "vera")).CancelJob, ending)
@@ -113,7 +113,7 @@ def test_nobody_but_a_planner_says_for_whom_it_calls(pair, folder, name):
         with grpc.secure_channel(planner.address, grpc.ssl_channel_credentials(*files)) as channel:
             call = channel.unary_unary("/stagewright.v1.JobService/CancelJob")
             with pytest.raises(grpc.RpcError) as failure:
-                call(jobs_pb.CancelJobRequest(name="jobs/1").SerializeToString(), timeout=10, metadata=claim)
+                call(jobs_pb.CancelJobRequest(name="jobs/1").SerializeToString(), timeout=60, metadata=claim)
             assert failure.value.code() is grpc.StatusCode.PERMISSION_DENIED, failure.value
 
 
@@ -137,7 +137,7 @@ def test_workers_come_in_at_their_port_of_any_planner(pair, folder):
     wait_for(lambda: "--worker-listen" in lost.read_text(), "the worker to be told where to go")
     pair.follower.worker("w0", *tls(folder, "w0"), planner=worker_address(pair.follower))
     alice = pair.leader.stubs(security(folder, "alice"))
-    workers = lambda: [w.name for w in alice.ListWorkers(jobs_pb.ListWorkersRequest(), timeout=10).workers]  # noqa: E731
+    workers = lambda: [w.name for w in alice.ListWorkers(jobs_pb.ListWorkersRequest(), timeout=60).workers]  # noqa: E731
     wait_for(lambda: workers() == ["w0"], "the worker")
 
 

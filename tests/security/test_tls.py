@@ -29,7 +29,7 @@ def python_security(folder, name):
 
 
 def listed_workers(planner, folder):
-    answer = planner.stubs(python_security(folder, "client")).ListWorkers(jobs_pb.ListWorkersRequest(), timeout=10)
+    answer = planner.stubs(python_security(folder, "client")).ListWorkers(jobs_pb.ListWorkersRequest(), timeout=60)
     return [worker.name for worker in answer.workers]
 
 

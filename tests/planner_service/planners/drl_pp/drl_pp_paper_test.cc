@@ -60,8 +60,9 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& test) {
 INSTANTIATE_TEST_SUITE_P(Synthetic, DrlPpPaperTest,
                          ::testing::Values(Case{"synthetic/vgg16", {3, 1}}), NameOf);
 INSTANTIATE_TEST_SUITE_P(Published, DrlPpPaperTest,
+                         ::testing::Values(Case{"pipedream/alexnet", {3, 1}}), NameOf);
+INSTANTIATE_TEST_SUITE_P(LongPublished, DrlPpPaperTest,
                          ::testing::Values(Case{"pipedream/vgg16", {3, 1}},
-                                           Case{"pipedream/alexnet", {3, 1}},
                                            Case{"pipedream/resnet50", {4}},
                                            Case{"pipedream/gnmt", {1, 1, 1, 1}}),
                          NameOf);

@@ -5,7 +5,7 @@
 // Writes JSON: each step's loss and seconds, and the most memory that tensors took.
 //
 //   job_bench --graph G.swg --weights W.safetensors --data D.safetensors --plan P.json
-//             --mini-batch 16 --json OUT.json [--torch-device cuda:0 | --nccl] [--precision bf16] ...
+//             --mini-batch 16 --json OUT.json [--torch-device cuda:0 | --nccl] ...
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

@@ -49,7 +49,7 @@ class EndingRuns {
   };
 
   void Watch();
-  // Of those that have not ended and were not told of.
+  // When the next that has not ended, and was not told of, is stuck.
   absl::Time NextStuck() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Threads that are done.

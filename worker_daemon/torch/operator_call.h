@@ -33,10 +33,10 @@ class OperatorCall {
   static absl::StatusOr<OperatorCall> Bind(const Node& node, at::Device device, bool training,
                                            const TensorSource& parameters);
 
-  // Runs the operator and appends its outputs, as many as the node has. INVALID_ARGUMENT if it must
-  // not be called with the tensors (operand_checks.h); INTERNAL, naming the node,
-  // with LibTorch's message if it fails or gives other shapes than the graph says, or other types;
-  // with `mixed` these may be any floating-point ones.
+  // Runs the operator and appends its outputs, as many as the node has. Errors name the node:
+  // INVALID_ARGUMENT if the operator must not be called with the tensors (operand_checks.h);
+  // INTERNAL, with LibTorch's message, if it fails or gives other shapes than the graph says, or
+  // other types; with `mixed` these may be any floating-point ones.
   absl::Status Run(int64_t samples, const TensorSource& tensors, std::vector<at::Tensor>& outputs,
                    bool mixed = false) const;
 

@@ -29,9 +29,8 @@ struct StageOption {
   bool recompute = false;
   int64_t share = 1;          // Samples of a micro-batch that one replica runs.
   double samples = 1;         // Samples of a micro-batch.
-  int64_t micro_batches = 1;  // Of the mini-batch.
+  int64_t micro_batches = 1;  // In the mini-batch.
   const ShareCosts* costs = nullptr;
-
   // ns per sample.
   double Compute(int32_t begin, int32_t end) const {
     const double time = costs->Time(begin, end);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"
 #include "common/base/json_object.h"
 #include "common/base/one_line.h"
@@ -41,6 +42,19 @@ std::string Take(absl::string_view text, size_t& room) {
 
 bool StandsBeside(absl::string_view key) { return key == "job" || key == "generation"; }
 
+// What the line says of itself: no field may say otherwise.
+bool IsLines(absl::string_view key) {
+  return StandsBeside(key) || key == "time" || key == "level" || key == "program" ||
+         key == "message";
+}
+
+bool IsKey(absl::string_view key) {
+  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+           absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '_';
+  });
+}
+
 }  // namespace
 
 v1::JobLogLine ToProto(const LogLine& line) {
@@ -71,6 +85,8 @@ LogLine FromProto(const v1::JobLogLine& line) {
   if (!line.worker().empty()) out.fields.emplace_back("worker", line.worker());
   if (line.generation() > 0) out.fields.emplace_back("generation", line.generation());
   for (const v1::LogField& field : line.fields()) {
+    if (IsLines(field.key()) || !IsKey(field.key())) continue;
+    if (field.key() == "worker" && !line.worker().empty()) continue;
     LogField& added = out.fields.emplace_back(field.key(), field.value());
     added.number = field.number();
   }

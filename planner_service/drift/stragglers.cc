@@ -53,12 +53,12 @@ StageId LongestStage(const Work& work) {
 
 }  // namespace
 
-std::vector<DevicePace> PacesOf(const std::vector<ActionTimes>& actions, Nanos step_time) {
+std::vector<DevicePace> PacesOf(const std::vector<ActionTimes>& actions, Nanos predicted_step) {
   std::map<DeviceId, Work> all = WorkOf(actions);
-  const double least = kLeastBusyShare * static_cast<double>(step_time);
+  const double least = kLeastBusyShare * static_cast<double>(predicted_step);
   std::erase_if(all, [&](const auto& entry) {
     const Work& work = entry.second;
-    return work.predicted <= 0 || work.busy <= 0 || static_cast<double>(work.busy) < least;
+    return work.predicted <= 0 || work.busy <= 0 || static_cast<double>(work.predicted) < least;
   });
   if (all.size() < 2) return {};
   std::vector<double> ratios;
@@ -80,6 +80,12 @@ std::vector<DevicePace> PacesOf(const std::vector<ActionTimes>& actions, Nanos s
 Stragglers After(const Stragglers& before, const std::vector<DevicePace>& paces,
                  int64_t first_step) {
   Stragglers after;
+  for (const auto& [device, slow] : before.named) {
+    const bool seen =
+        std::any_of(paces.begin(), paces.end(),
+                    [&, wanted = device](const auto& pace) { return pace.device == wanted; });
+    if (!seen) after.named[device] = slow;
+  }
   for (const DevicePace& pace : paces) {
     const auto named = before.named.find(pace.device);
     if (named != before.named.end()) {

@@ -16,8 +16,10 @@
 // kSlowByPrediction times on: predictions of different operators are off by different factors, up
 // to 1.7 apart in jobs of small operators where nothing is amiss. It is a straggler when it is slow
 // in two windows in a row, and no longer when it exceeds 1 by less than kStillSlow of what made it
-// slow. Devices that are busy for less than kLeastBusyShare of the step's time slow nobody down:
-// they are never named, and nobody is held against them.
+// slow. Devices that are predicted to be busy for less than kLeastBusyShare of the predicted step
+// slow nobody down: they are never named, and nobody is held against them. (What a step is measured
+// to take would not do: a straggler makes it longer.) A window that says nothing of a device leaves
+// it what it was.
 #pragma once
 
 #include <cstdint>
@@ -52,9 +54,8 @@ struct DevicePace {
 };
 
 // All devices that are busy for long enough, by id; none if there are fewer than two of them.
-// `actions` as CompareTimes gives them; `step_time` is what a step of the window typically took.
-// O(actions * log(devices) + devices^2).
-std::vector<DevicePace> PacesOf(const std::vector<ActionTimes>& actions, Nanos step_time);
+// `actions` as CompareTimes gives them. O(actions * log(devices) + devices^2).
+std::vector<DevicePace> PacesOf(const std::vector<ActionTimes>& actions, Nanos predicted_step);
 
 struct SlowDevice {
   DevicePace pace;         // In the newest window.
@@ -67,7 +68,7 @@ struct Stragglers {
   std::map<DeviceId, SlowDevice> named;
 };
 
-// After one more window, which began with `first_step`, from 1. O(devices log devices).
+// After one more window, which began with `first_step`, from 1. O(devices^2).
 Stragglers After(const Stragglers& before, const std::vector<DevicePace>& paces,
                  int64_t first_step);
 

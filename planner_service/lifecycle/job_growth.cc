@@ -222,7 +222,8 @@ void JobLife::EndGrowth(const ReplanProblem& problem, absl::StatusOr<ReplanResul
   }
   NoteNotGrown(records_, record, verdict.why, Now());
   record.vain_growth.reset();
-  if (result.ok()) {
+  // One that time cut short, or whose plan came too late for this step, may end otherwise.
+  if (result.ok() && !verdict.pays && !problem.context->Stopped()) {
     record.vain_growth = {problem.generation, job.metrics.recent_step_time, BasisOf(problem)};
   }
   record.growth_pauses.NoteVain(Offered(job, problem.devices), kAfterVain, Now());

@@ -63,6 +63,7 @@ void JobLife::Suspend() {
   Freeze();
   records_.WriteWaiting(absl::InfiniteFuture());
   for (auto& [number, record] : records_.live()) records_.WriteSteps(record);
+  records_.WriteLogs();
 }
 
 absl::Status JobLife::Recover() {
@@ -100,8 +101,9 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   ASSIGN_OR_RETURN(Job read, FromProto(std::move(stored)));
   JobRecord& record = records_.live()[read.number];
   record.job = std::move(read);
-  record.told = record.job;
   Job& job = record.job;
+  job.stragglers.clear();
+  record.told = job;
   if (options_.on_change) options_.on_change(job);
   if (auto steps = records_.store().ReadSteps(job.number); steps.ok()) {
     record.history = *std::move(steps);
@@ -111,7 +113,6 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   ShowNewestStep(record);
   // Progress is not stored, so the version may have been further on.
   job.version += kVersionsPerRestart;
-  job.stragglers.clear();
   if (!request.ok()) {
     records_.Transition(record, JobState::kFailed, std::string(request.status().message()));
     return absl::OkStatus();
@@ -403,7 +404,8 @@ void JobLife::Tick(absl::Time now) {
     if (waits && now >= record.run->deadline) OnLate(record);
     if (waits && record.run.has_value()) EndLateOffer(records_, record, now);
   }
-  records_.Retire();
+  records_.WriteLogs();
+  records_.Retire(now);
   ForgetOld(now);
   Advance();
   PlanAhead();

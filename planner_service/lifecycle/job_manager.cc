@@ -187,6 +187,7 @@ absl::Status JobManager::StartReplanner(ReplanProblem problem) {
       pool_->Submit([this, problem = std::make_shared<const ReplanProblem>(std::move(problem))] {
         auto result = PlanAnew(*problem, options_.default_planner);
         absl::MutexLock lock(&mutex_);
+        CatchUp(absl::Now());
         --planning_;
         life_.EndGrowth(*problem, std::move(result));
       }));
@@ -361,6 +362,7 @@ void JobManager::Replan(const v1::ReplanJobRequest& request,
     absl::StatusOr<v1::ReplanJobResponse> response = absl::UnknownError("not planned");
     {
       absl::MutexLock lock(&mutex_);
+      CatchUp(absl::Now());
       --planning_;
       response = life_.EndReplan(*problem, std::move(result), apply);
     }

@@ -227,7 +227,7 @@ void NameStragglers(JobRecords& records, JobRecord& record, const Measured& meas
   if (job.state != JobState::kRunning || record.changeover.has_value())
     return run.stragglers.suspects.clear();
   const Stragglers before = std::move(run.stragglers);
-  run.stragglers = After(before, PacesOf(measured.actions, job.metrics.recent_step_time),
+  run.stragglers = After(before, PacesOf(measured.actions, job.metrics.predicted_step_time),
                          measured.step - measured.steps + 1);
   const auto& named = run.stragglers.named;
   if (!run.stragglers.suspects.empty()) run.look_again.Want();

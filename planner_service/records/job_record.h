@@ -71,6 +71,7 @@ struct JobRecord {
   absl::Time settled_by = absl::InfinitePast();  // It waits for its runs to end at most until then.
   size_t least_devices = 0;                      // It needs, as far as is known; 0: not known.
   JobLog log;                                    // Since this planner started.
+  bool write_log = false;                        // It has more than the store.
 };
 
 // The job as others may see it.

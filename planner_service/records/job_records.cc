@@ -36,9 +36,13 @@ JobRecord* JobRecords::Find(int64_t job) {
   return it == live_.end() ? nullptr : &it->second;
 }
 
-void JobRecords::Retire() {
+void JobRecords::Retire(absl::Time now) {
   for (auto it = live_.begin(); it != live_.end();) {
-    if (!IsAtRest(it->second)) {
+    JobRecord& record = it->second;
+    // Workers that end its runs may have more to say of it.
+    const bool ends =
+        now < record.job.end_time + kRunsEndWithin && !registry_->Ending(record.job.name()).empty();
+    if (!IsAtRest(record) || ends) {
       ++it;
       continue;
     }
@@ -80,6 +84,7 @@ absl::Status JobRecords::WriteJob(JobRecord& record) {
   const v1::ListJobLogsResponse lines = log ? record.log.ToProto() : v1::ListJobLogsResponse();
   RETURN_IF_ERROR(store_.Write(record.job, steps ? &record.history : nullptr, /*request_id=*/"",
                                /*digest=*/"", log ? &lines : nullptr));
+  if (log) record.write_log = false;
   if (steps) {
     record.write_steps = absl::InfiniteFuture();
     record.write_job = false;
@@ -186,6 +191,15 @@ void JobRecords::WriteSteps(JobRecord& record) {
   record.write_steps = written ? absl::InfiniteFuture() : absl::Now() + kWriteEvery;
 }
 
+void JobRecords::WriteLogs() {
+  for (auto& [number, record] : live_) {
+    const bool late = IsTerminal(record.job.state) && !record.unstored.has_value();
+    if (!late || !record.write_log || !trouble_.ok()) continue;
+    store_.WriteLog(record.job, record.log.ToProto()).IgnoreError();  // Its job has ended well.
+    record.write_log = false;
+  }
+}
+
 void JobRecords::NoteLog(const std::string& worker, const v1::LogLines& message, absl::Time now) {
   JobRecord* record = Find(JobNumber(message.job()));
   if (record == nullptr) return;
@@ -196,8 +210,7 @@ void JobRecords::NoteLog(const std::string& worker, const v1::LogLines& message,
   };
   if (FindRun(worker, message.job(), message.generation()) == nullptr && !ends()) return;
   record->log.Add(worker, message, now);
-  if (IsTerminal(record->job.state) && !record->unstored.has_value())
-    store_.WriteLog(record->job, record->log.ToProto()).IgnoreError();  // The next ones bring it.
+  record->write_log = true;
 }
 
 void JobRecords::Send(JobRecord& record, const std::string& worker,

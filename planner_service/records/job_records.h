@@ -37,8 +37,9 @@ class JobRecords {
   // All others.
   EndedJobs& ended() { return ended_; }
   const EndedJobs& ended() const { return ended_; }
-  // Makes live jobs that are at rest ended ones. References to them are none any more.
-  void Retire();
+  // Makes live jobs that are at rest ended ones, once their workers have ended their runs, which
+  // are waited for a while. References to them are none any more.
+  void Retire(absl::Time now);
   JobStore& store() { return store_; }
   const JobStore& store() const { return store_; }
   ProfileStore& profiles() { return *profiles_; }
@@ -77,6 +78,8 @@ class JobRecords {
   // What a worker logged about a run that it takes part in, or has not ended yet. It is stored when
   // the job has ended.
   void NoteLog(const std::string& worker, const v1::LogLines& message, absl::Time now);
+  // What was logged about jobs that have ended since their end was stored.
+  void WriteLogs();
 
   // Once the store has the job's state.
   void Send(JobRecord& record, const std::string& worker, const v1::ConnectResponse& message);

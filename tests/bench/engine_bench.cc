@@ -180,9 +180,12 @@ int Main(int argc, char** argv) {
   app.add_option("--width", shape.width, "Numbers of a sample, 8 bytes each")
       ->check(CLI::PositiveNumber);
   app.add_option("--torch-device", shape.torch_device, "What all devices are: cpu, cuda:0");
-  app.add_flag("--nccl", nccl, "Also each stage on a GPU, which talk through NCCL");
+  app.add_flag("--nccl", nccl, "Also each stage on a GPU, which talk through NCCL; at most 4");
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
+  // First of all that CUDA hears: it sets how GPUs are shared.
+  TransportFactory over_nccl;
+  if (nccl) over_nccl = Checked(TestedMemoryTransports());
   DeviceJob spec = MakeJob(shape, true);
   Measure("one device", spec, MakeLocalTransport);
   spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, false))).training;
@@ -191,7 +194,7 @@ int Main(int argc, char** argv) {
   Measure("messages", spec, [](const TransportIdentity& identity) {
     return PairTransport::Create(identity, MakeLocalTransport, MakeLocalTransport);
   });
-  if (nccl) Measure("NCCL", spec, Checked(TestedMemoryTransports()), /*gpus=*/true);
+  if (nccl) Measure("NCCL", spec, over_nccl, /*gpus=*/true);
   PrintFixedCosts(shape);
   return 0;
 }

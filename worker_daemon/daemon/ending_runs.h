@@ -17,8 +17,8 @@
 
 namespace stagewright {
 
-// A run that takes longer on an accelerator waits for kernels that may never end, which only the
-// end of the process ends. Shards of a large model that are under way are written sooner.
+// A run that takes longer on an accelerator may wait for kernels that never end, which only the end
+// of the process ends. Shards of a large model that are under way are written sooner.
 inline constexpr absl::Duration kStuckAfter = absl::Minutes(5);
 
 // Thread-safe.

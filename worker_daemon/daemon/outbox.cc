@@ -71,7 +71,12 @@ void Outbox::Tell(const LogLine& line) {
 std::optional<v1::ConnectRequest> Outbox::Next(absl::Time now) {
   if (!messages_.empty()) {
     const auto [job, generation] = RunEndedBy(messages_.front());
-    if (logs_.Has(job, generation)) return logs_.Take(job, generation, now);
+    // Once: who logs faster than this is sent must not hold the end back.
+    if (!told_before_end_ && logs_.Has(job, generation)) {
+      told_before_end_ = true;
+      return logs_.Take(job, generation, now);
+    }
+    told_before_end_ = false;
     v1::ConnectRequest message = std::move(messages_.front());
     messages_.pop_front();
     return message;

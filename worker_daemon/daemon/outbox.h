@@ -42,7 +42,8 @@ class Outbox {
   mutable absl::Mutex mutex_;
   std::deque<v1::ConnectRequest> messages_ ABSL_GUARDED_BY(mutex_);
   LogTails logs_ ABSL_GUARDED_BY(mutex_);
-  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // Something was logged since Pop looked.
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;             // Something was logged since Pop looked.
+  bool told_before_end_ ABSL_GUARDED_BY(mutex_) = false;  // Before the message in front.
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

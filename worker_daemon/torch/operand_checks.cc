@@ -70,14 +70,17 @@ absl::Status CheckBatchNorm(const c10::FunctionSchema& schema, const torch::jit:
   return absl::OkStatus();
 }
 
-// A number for each slice of `v` along its first or last dimension.
+// A number for each slice of `v` along its first or last dimension, for which there is a kernel;
+// along others it is computed from operators that check for themselves.
 absl::Status CheckWeightNorm(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   const Operands operands(schema, stack);
   const at::Tensor v = operands.Tensor("v"), g = operands.Tensor("g");
   if (!v.defined() || !v.is_floating_point() || v.numel() == 0 || v.dim() == 0)
     return Refusal("v", "holds no numbers");
   const int64_t dim = operands.Get("dim").toInt();
-  if (dim != 0 && dim != v.dim() - 1) return Refusal("dim", "is neither the first nor the last");
+  const bool fused = dim == 0 || dim == v.dim() - 1;
+  if (!fused && schema.name() == "aten::_weight_norm") return absl::OkStatus();
+  if (!fused) return Refusal("dim", "is neither the first nor the last");
   if (!g.defined() || g.scalar_type() != v.scalar_type() || g.numel() != v.size(dim))
     return Refusal("g", "has not a number of the same type for each slice of \"v\"");
   return absl::OkStatus();

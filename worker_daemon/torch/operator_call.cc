@@ -111,8 +111,9 @@ std::optional<size_t> OperatorCall::SlotOf(const char* name) const {
 void OperatorCall::SwitchOffTraining() {
   // Without running statistics a normalisation takes those of the batch in evaluation, too.
   const auto statistics = SlotOf("running_mean");
-  const bool keeps_none = statistics.has_value() && slots_[*statistics].argument == nullptr &&
-                          slots_[*statistics].constant.isNone();
+  const bool keeps_none = handle_.schema().overload_name() == "no_stats" ||
+                          (statistics.has_value() && slots_[*statistics].argument == nullptr &&
+                           slots_[*statistics].constant.isNone());
   for (const char* name : {"train", "training"}) {
     const auto slot = SlotOf(name);
     if (!slot.has_value() || keeps_none) continue;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -86,6 +87,7 @@ int RunLogs(const LogsOptions& options, const Globals& globals) {
   LogPrinter printer(options, globals.json() ? LogFormat::kJson : LogFormat::kText);
   absl::Time answered = absl::InfinitePast();
   bool waiting = false;
+  bool ended = false;  // Its workers may have more to say just then.
   while (true) {
     v1::ListJobLogsRequest request;
     request.set_name(options.job);
@@ -98,7 +100,7 @@ int RunLogs(const LogsOptions& options, const Globals& globals) {
       printer.Show(log);
       answered = absl::Now();
       waiting = false;
-      if (!options.follow || IsTerminal(log.state())) break;
+      if (!options.follow || std::exchange(ended, IsTerminal(log.state()))) break;
     } else {
       const bool again = absl::IsUnavailable(status) || absl::IsCancelled(status) ||
                          absl::IsDeadlineExceeded(status);

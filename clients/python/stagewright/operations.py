@@ -81,7 +81,9 @@ def plan(
         timeline=True,
     )
     response = yield Call("Plan", request, timeout)
-    return dataclasses.replace(plan_from_response(response, graph), preset=cluster)
+    found = plan_from_response(response, graph)
+    in_order = found.sequential and dataclasses.replace(found.sequential, preset=cluster)
+    return dataclasses.replace(found, preset=cluster, sequential=in_order)
 
 
 def submit(

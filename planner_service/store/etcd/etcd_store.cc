@@ -148,7 +148,14 @@ class EtcdStore : public Store {
     request.set_limit(keys_only ? kKeysPage : kEtcdFirstPage);
     request.set_keys_only(keys_only);
     while (true) {
-      ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse page, client_->Range(request));
+      auto read = client_->Range(request);
+      const bool too_much =
+          absl::IsDeadlineExceeded(read.status()) || absl::IsResourceExhausted(read.status());
+      if (too_much && !keys_only && request.limit() > kEtcdFirstPage) {
+        request.set_limit(kEtcdFirstPage);
+        continue;
+      }
+      ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse page, std::move(read));
       if (request.revision() == 0) request.set_revision(page.header().revision());
       size_t largest = 0;
       for (const KeyValue& entry : page.kvs()) {

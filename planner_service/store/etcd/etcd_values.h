@@ -32,10 +32,10 @@ absl::StatusOr<EtcdEntry> ParseEtcdEntry(absl::string_view entry);
 
 // How many entries are read at once at first, and at most.
 inline constexpr int64_t kEtcdFirstPage = 32;
-inline constexpr int64_t kEtcdLargestPage = 2048;
+inline constexpr int64_t kEtcdLargestPage = 512;
 // How many are read at once after a page of so many, the largest of which has so many bytes: some
 // 8 MiB, which etcd takes for one answer, if they stay alike. At most twice as many, since others
-// may be larger: 256 KiB each (etcd_store.cc) are 512 MiB then, of 2 GiB that gRPC takes.
+// may be larger: a page that takes too long is read again as the first one.
 int64_t NextEtcdPage(int64_t page, size_t largest_bytes);
 
 // A name that no other value has.

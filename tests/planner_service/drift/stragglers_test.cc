@@ -134,6 +134,13 @@ TEST(StragglersTest, TinyWorkIsNeverNamedNorHeldAgainstOthers) {
   EXPECT_THAT(PacesOf({}, kStep), IsEmpty());
 }
 
+TEST(StragglersTest, HoweverSlowItIsOthersAreNotTinyBesideIt) {
+  const std::vector<Runs> runs = {{0, 0, kWork, 1}, {1, 0, kWork, 100}};
+  EXPECT_THAT(DevicesNamed(runs), ElementsAre(DeviceId(1)));
+  const std::vector<Runs> without = {{0, 0, kWork, 1}, {2, 1, kWork, 1}};
+  EXPECT_THAT(Named({runs, runs, without}).named, ElementsAre(Key(DeviceId(1))));
+}
+
 TEST(StragglersTest, OneWindowIsNotEnoughAndALittleLessIsNotOver) {
   const auto with = [](double times) {
     return std::vector<Runs>{{0, 0, kWork, 1}, {1, 0, kWork, times}};

@@ -112,10 +112,15 @@ TEST_F(JobLifeLogsTest, TheyStayWithTheJobThatHasEnded) {
   Tell("a", job, 1, "of a run that it has ended");
   const std::vector<std::string> told = Told(job);
   EXPECT_THAT(told, ElementsAre("a: first", "b: the cause, which it says last"));
-  const v1::ListJobLogsResponse before = Logs(job);
+  v1::ListJobLogsResponse before = Logs(job);
   EXPECT_EQ(before.state(), v1::JOB_STATE_CANCELLED);
 
-  harness_->PassUntil(absl::Now() + absl::Seconds(1));  // It is in the store alone.
+  harness_->PassUntil(absl::Now() + absl::Seconds(1));
+  Tell("b", job, 1, "and one more");  // It has not ended its run.
+  EXPECT_EQ(Told(job).size(), 3u);
+  before = Logs(job);
+  harness_->PassUntil(absl::Now() + absl::Seconds(15));  // It is in the store alone.
+  Tell("b", job, 1, "when nobody waits for it any more");
   EXPECT_EQ(Logs(job).SerializeAsString(), before.SerializeAsString());
   harness_->jobs->Suspend();
   harness_ = std::make_unique<JobHarness>(&store_);

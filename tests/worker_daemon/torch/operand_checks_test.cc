@@ -57,13 +57,17 @@ TEST(OperandChecks, BatchNormTakesANumberForEachChannel) {
 
 TEST(OperandChecks, WeightNormTakesANumberForEachSlice) {
   const at::Tensor v = at::ones({2, 3});
-  const auto check = [&](const at::Tensor& values, const at::Tensor& g, int64_t dim) {
-    return Check("aten::_weight_norm", "", {values, g, dim});
+  const auto check = [&](const at::Tensor& values, const at::Tensor& g, int64_t dim,
+                         const char* name = "aten::_weight_norm") {
+    return Check(name, "", {values, g, dim});
   };
   EXPECT_TRUE(check(v, at::ones({2, 1}), 0).ok());
   EXPECT_TRUE(check(v, at::ones({1, 3}), 1).ok());
   EXPECT_THAT(check(v, at::ones({1, 3}), 0).message(), HasSubstr("\"g\""));
-  EXPECT_THAT(check(v, at::ones({2, 1}), 2).message(), HasSubstr("\"dim\""));
+  EXPECT_THAT(check(v, at::ones({2, 1}), 2, "aten::_weight_norm_interface").message(),
+              HasSubstr("\"dim\""));
+  EXPECT_TRUE(check(v, at::ones({}), -1).ok()) << "one number for all";
+  EXPECT_TRUE(check(at::ones({2, 3, 4}), at::ones({1, 3, 1}), 1).ok());
   EXPECT_THAT(check(at::ones({0, 3}), at::ones({0, 1}), 0).message(), HasSubstr("\"v\""));
 }
 

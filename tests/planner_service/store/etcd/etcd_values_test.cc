@@ -29,11 +29,11 @@ TEST(EtcdValues, PagesAreAsLargeAsTheirEntriesLet) {
     read += page;
     page = NextEtcdPage(page, 1000);
   }
-  EXPECT_LE(pages, 60);
+  EXPECT_LE(pages, 200);
   EXPECT_EQ(page, kEtcdLargestPage);
-  EXPECT_EQ(NextEtcdPage(2048, 8 << 10), 1024);
-  EXPECT_EQ(NextEtcdPage(2048, 256 << 10), kEtcdFirstPage);
-  EXPECT_EQ(NextEtcdPage(2048, 4 << 20), kEtcdFirstPage);
+  EXPECT_EQ(NextEtcdPage(512, 32 << 10), 256);
+  EXPECT_EQ(NextEtcdPage(512, 256 << 10), kEtcdFirstPage);
+  EXPECT_EQ(NextEtcdPage(512, 4 << 20), kEtcdFirstPage);
   EXPECT_EQ(NextEtcdPage(64, 0), 128);
 }
 

@@ -32,8 +32,10 @@ endif()
 add_compile_options(-fPIC -pthread)
 add_compile_options(-Wall -Wextra -Wshadow -Wno-unused-parameter -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 warns at -O3 of overflows in std::string that cannot be (its bug 105329).
-  add_compile_options($<$<CONFIG:Release>:-Wno-stringop-overflow> $<$<CONFIG:Release>:-Wno-restrict>)
+  # GCC 12 warns at -O3 of overflows in std::string that cannot be (its bugs 105329 and 105651).
+  foreach(warning stringop-overflow restrict array-bounds)
+    add_compile_options($<$<CONFIG:Release>:-Wno-${warning}>)
+  endforeach()
 endif()
 if(STAGEWRIGHT_WERROR)
   add_compile_options(-Werror)

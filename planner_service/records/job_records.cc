@@ -82,8 +82,16 @@ absl::Status JobRecords::WriteJob(JobRecord& record) {
   const bool steps = record.write_steps != absl::InfiniteFuture();
   const bool log = IsTerminal(record.job.state);
   const v1::ListJobLogsResponse lines = log ? record.log.ToProto() : v1::ListJobLogsResponse();
-  RETURN_IF_ERROR(store_.Write(record.job, steps ? &record.history : nullptr, /*request_id=*/"",
-                               /*digest=*/"", log ? &lines : nullptr));
+  const auto write = [&](const v1::ListJobLogsResponse* with) {
+    return store_.Write(record.job, steps ? &record.history : nullptr, /*request_id=*/"",
+                        /*digest=*/"", with);
+  };
+  absl::Status written = write(log ? &lines : nullptr);
+  // Room that only the log lacks must not keep a job from ending.
+  if (log && !lines.lines().empty() &&
+      (absl::IsResourceExhausted(written) || absl::IsInvalidArgument(written)))
+    written = write(nullptr);
+  RETURN_IF_ERROR(written);
   if (log) record.write_log = false;
   if (steps) {
     record.write_steps = absl::InfiniteFuture();

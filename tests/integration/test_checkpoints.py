@@ -129,7 +129,8 @@ def test_damage_is_skipped_or_named(system):
 
 
 def test_a_lost_worker_costs_the_steps_since_the_last_checkpoint(system):
-    flags = settings(system, "lost", devices=2, stages=2, checkpoint_every=50, max_restarts=1) | {"steps": 3000}
+    flags = settings(system, "lost", devices=2, planner="data-parallel", checkpoint_every=50, max_restarts=1)
+    flags |= {"steps": 3000}
     name = system.submit(MODEL, **flags)
     system.await_step(name, 120)
     system.stop(system.workers["w1"], signal.SIGKILL)

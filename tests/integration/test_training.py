@@ -35,12 +35,14 @@ def assert_equal_to_reference(checkpoint: str, model: str, optimizer: str) -> No
 @pytest.mark.parametrize("devices", [1, 2, 4])
 @pytest.mark.parametrize("model", ["four_branches_f64", "chain_f32"])
 def test_parameters_equal_those_of_pytorch(system, model, devices):
-    # A planner may leave devices of a chain to others.
-    by_hand = dict(plan_file=system.plan_by_hand(model, stages=devices))
-    plan = by_hand if model.startswith("chain") else dict(devices=devices, stages=devices, micro_batch=4)
+    # A planner may leave devices to others where links are slow.
+    by_hand = model.startswith("chain")
+    searched = dict(devices=devices, stages=devices, micro_batch=4)
+    plan = dict(plan_file=system.plan_by_hand(model, stages=devices)) if by_hand else searched
     job = system.train(model, **plan, out=system.path / f"{model}-{devices}")
     assert job["state"] == "succeeded", job["message"]
-    assert (job["step"], job["total_steps"], len(job["devices"])) == (5, 5, devices)
+    assert (job["step"], job["total_steps"]) == (5, 5)
+    assert len(job["devices"]) == devices if by_hand else 1 <= len(job["devices"]) <= devices
     assert_equal_to_reference(job["checkpoint"], model, "sgd")
 
 

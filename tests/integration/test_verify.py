@@ -90,6 +90,11 @@ def verified(system, flags, **changes):
     return system.cli(*system.submit_flags("verify", **{**flags, "devices": 3, "steps": 4, **changes}), timeout=120)
 
 
+def stages_of(system, job):
+    """Of its plan, wherever they run: a plan by hand takes the first devices that are free."""
+    return [{**stage, "devices": len(stage["devices"])} for stage in system.json("plan", "show", job["name"])["stages"]]
+
+
 def jobs_of(system, flags):
     """The jobs of this graph, newest first."""
     name = stagewright.load_graph(flags["graph"]).name
@@ -119,7 +124,7 @@ def test_a_right_plan_is_verified_and_then_run(system, optimizer, cut):
     assert list(out.glob("verify-*")) == []
     of_plan = next(j for j in jobs_of(system, flags) if j["display_name"].endswith(": the plan"))
     assert of_plan["step"] == 2
-    assert system.json("plan", "show", job["name"])["stages"] == system.json("plan", "show", of_plan["name"])["stages"]
+    assert stages_of(system, job) == stages_of(system, of_plan)
 
     plain = verified(system, flags, **options, out=system.path / f"out-plain-{optimizer}")
     expected = load_file(json.loads(plain.stdout)["checkpoint"])

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "tests/planner_service/jobs/small_spec.h"
@@ -19,6 +20,20 @@ using ::testing::IsEmpty;
 using testing::JobHarness;
 using testing::RecordingStore;
 using testing::SmallSpec;
+
+// Takes no logs while it is told so, as one without room for them.
+class NarrowStore : public RecordingStore {
+ public:
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
+    for (const Mutation& mutation : batch) {
+      if (narrow && absl::StartsWith(mutation.key, "logs/") && mutation.value.has_value())
+        return absl::ResourceExhaustedError("no room");
+    }
+    return RecordingStore::WriteIf(conditions, batch);
+  }
+  bool narrow = false;
+};
 
 class JobLifeLogsTest : public ::testing::Test {
  protected:
@@ -60,7 +75,7 @@ class JobLifeLogsTest : public ::testing::Test {
     return told;
   }
 
-  RecordingStore store_;
+  NarrowStore store_;
   std::unique_ptr<JobHarness> harness_ = std::make_unique<JobHarness>(&store_);
 };
 
@@ -129,6 +144,16 @@ TEST_F(JobLifeLogsTest, TheyStayWithTheJobThatHasEnded) {
 
   ASSERT_TRUE(harness_->jobs->Delete(job).ok());
   EXPECT_EQ(harness_->jobs->Logs(job, 0).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(store_.Keys("logs/").value(), IsEmpty());
+}
+
+TEST_F(JobLifeLogsTest, RoomThatOnlyTheyLackKeepsNoJobFromEnding) {
+  const std::string job = Run();
+  Tell("a", job, 1, "much");
+  store_.narrow = true;
+  ASSERT_TRUE(harness_->jobs->Cancel(job).ok());
+  EXPECT_EQ(store_.State(job), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_CANCELLED);
   EXPECT_THAT(store_.Keys("logs/").value(), IsEmpty());
 }
 

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker_daemon/transport/copy_mover.h"
+#include "tests/worker_daemon/transport/delegating_mover.h"
 #include "tests/worker_daemon/transport/worlds.h"
 #include "worker_daemon/transport/all_reduce.h"
 #include "worker_daemon/transport/completion.h"
@@ -20,34 +21,18 @@ using ::testing::HasSubstr;
 constexpr Tag kTag{4, Traffic::kActivation, 1};
 
 // Copies, until it is told to break.
-class BreakableMover : public DeviceMover {
+class BreakableMover : public DelegatingMover {
  public:
-  explicit BreakableMover(std::atomic<bool>* broken) : broken_(broken) {}
+  explicit BreakableMover(std::atomic<bool>* broken)
+      : DelegatingMover(MakeCopyMover()), broken_(broken) {}
 
-  absl::StatusOr<std::string> MakeNote() override { return mover_->MakeNote(); }
-  absl::Status Connect(const MoverGroup& group, const std::string& note,
-                       absl::Time deadline) override {
-    return mover_->Connect(group, note, deadline);
-  }
-  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
-                               absl::Time deadline) override {
-    return mover_->OpenCollectives(lists, deadline);
-  }
-  std::shared_ptr<void> Mark() override { return mover_->Mark(); }
-  bool Passed(const std::shared_ptr<void>& mark) override { return mover_->Passed(mark); }
-  absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
-    return mover_->Start(parts);
-  }
   absl::StatusOr<std::vector<uint64_t>> Ended() override {
     if (*broken_) return absl::InternalError("the cable broke");
-    return mover_->Ended();
+    return DelegatingMover::Ended();
   }
-  void InterruptAt(absl::Time when) override { mover_->InterruptAt(when); }
-  void Stop() override { mover_->Stop(); }
 
  private:
   std::atomic<bool>* const broken_;
-  const std::unique_ptr<DeviceMover> mover_ = MakeCopyMover();
 };
 
 std::unique_ptr<RoutingTransport> Create(int device, std::string accelerator,

@@ -32,7 +32,8 @@ std::string FreshId() {
 absl::Status Connection::Translate(const grpc::Status& status) const {
   RETURN_IF_ERROR(channel_status_);
   if (status.ok()) return absl::OkStatus();
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+  // A planner that answers so says more than that.
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
     return absl::UnavailableError(
         absl::StrCat("no planner answers at ", address_, ": ", status.error_message()));
   }

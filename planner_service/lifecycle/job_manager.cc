@@ -36,6 +36,20 @@ constexpr absl::Duration kToldOfPause = absl::Seconds(10);
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
 
+// Whether one of the devices that are not there may still come back to a planner that has started:
+// its worker was not here since.
+template <typename Names>
+bool MayComeBack(const Names& wanted, const std::vector<RegisteredDevice>& there,
+                 const std::vector<Event>& events) {
+  std::set<std::string> here;
+  for (const RegisteredDevice& device : there) here.insert(device.QualifiedName());
+  for (const Event& event : events)
+    if (event.kind == EventKind::kWorkerConnected) here.insert(event.worker);
+  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& device) {
+    return !here.contains(device) && !here.contains(device.substr(0, device.find('/')));
+  });
+}
+
 // The number of a job that is known.
 absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   const int64_t number = JobNumber(name);
@@ -303,8 +317,10 @@ absl::Status JobManager::CheckDevices(const JobRequest& request,
                                       const std::string& request_id) const {
   // The answer to what is known is the job that there is.
   if (request.named_devices.empty() || life_.Knows(request_id)) return absl::OkStatus();
-  return Lacking(CheckNamedDevices(request, registry_->Devices(/*free_only=*/false)),
-                 workers_back_by_ - std::max(absl::Now(), ticked_));
+  const std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
+  const absl::Status lacking = CheckNamedDevices(request, devices);
+  if (!MayComeBack(request.named_devices, devices, worker_events_)) return lacking;
+  return Lacking(lacking, workers_back_by_ - std::max(absl::Now(), ticked_));
 }
 
 absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
@@ -336,8 +352,8 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   ASSIGN_OR_RETURN(const OperatorProfile known, profiles_->Read());
   SetProfiles(known, now);
   const absl::Status changed = stagewright::CheckBasis(basis, now);
-  if (devices.size() == of_plan.size()) return changed;
   absl::MutexLock lock(&mutex_);
+  if (!MayComeBack(of_plan, devices, worker_events_)) return changed;
   return Lacking(changed, workers_back_by_ - std::max(absl::Now(), ticked_));
 }
 

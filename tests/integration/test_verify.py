@@ -91,8 +91,13 @@ def verified(system, flags, **changes):
 
 
 def stages_of(system, job):
-    """Of its plan, wherever they run: a plan by hand takes the first devices that are free."""
-    return [{**stage, "devices": len(stage["devices"])} for stage in system.json("plan", "show", job["name"])["stages"]]
+    """Of its plan, wherever they run, which takes the first devices that are free, and however long by what is known of
+    these by then."""
+    stages = system.json("plan", "show", job["name"])["stages"]
+    for stage in stages:
+        stage["devices"] = len(stage["devices"])
+        del stage["time_per_sample"]
+    return stages
 
 
 def jobs_of(system, flags):

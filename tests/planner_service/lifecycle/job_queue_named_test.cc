@@ -130,10 +130,13 @@ TEST_F(NamedDevicesLifeTest, OneThatAWorkerMayBringBackIsAskedForAgain) {
   }
   next.Connect("a");
   EXPECT_TRUE(next.jobs->Validate(spec, "").ok());
-  next.Disconnect("a");
-  next.PassUntil(absl::Now() + absl::Minutes(1));
+  next.Disconnect("a");  // It had come back.
   EXPECT_TRUE(absl::IsInvalidArgument(next.jobs->Validate(spec, "")));
   EXPECT_TRUE(absl::IsAborted(next.jobs->CheckBasis(spec, basis, "")));
+  const v1::JobSpec other = Plan({"b/cpu0"});
+  EXPECT_TRUE(absl::IsUnavailable(next.jobs->Validate(other, "")));
+  next.PassUntil(absl::Now() + absl::Minutes(1));
+  EXPECT_TRUE(absl::IsInvalidArgument(next.jobs->Validate(other, "")));
 }
 
 TEST_F(NamedDevicesLifeTest, AJobThatIsKnownIsTheAnswerWhateverIsConnected) {

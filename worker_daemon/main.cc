@@ -74,7 +74,10 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--planner", options.planner, "HOST:PORT of the planner");
   app.add_option("--name", options.name, "unique name of this worker (default: the host's name)");
-  app.add_option("--devices", options.devices, "cpu:N, cuda:all, or a list like cuda:0,2");
+  app.add_option("--devices", options.devices.spec, "cpu:N, cuda:all, or a list like cuda:0,2");
+  app.add_option("--device-kind", options.devices.kind,
+                 "plan with the figures of this kind (such as cpu-core, h100-80g), and with links "
+                 "as assumed, so that plans are the same every time (default: all is measured)");
   app.add_option("--threads-per-device", options.threads_per_device,
                  "threads of one operator on a CPU device")
       ->check(CLI::Range(1, 1024));
@@ -138,7 +141,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);
-  options.memory_per_device = memory_mib * stagewright::kMiB;
+  options.devices.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
   if (!interface.empty() && !BindTransports(interface)) {

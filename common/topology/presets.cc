@@ -101,7 +101,7 @@ DeviceKind H200() {
 // One core at 3 GHz with two 8-wide fp32 FMA units is 96 GFLOP/s at most; LibTorch's products reach
 // about half on small shapes. 10 GB/s is one core's share of two DDR4 channels. Dispatching an ATen
 // operator with autograd costs some microseconds.
-// Workers measure their own cores, so that jobs do not use these figures.
+// Workers measure their own cores, so that jobs use these figures only where they are told to.
 DeviceKind Cpu() { return WithFixedCosts({"cpu-core", 60e9, 10e9, 8 * kMicrosecond, 1e5}); }
 
 // Summit as GraphPipe uses it: 4 V100 of 16 GB per node; NVLink 2 gives each device two bricks
@@ -201,6 +201,17 @@ std::vector<std::pair<std::string, std::string>> ClusterPresets() {
   result.emplace_back("uniform",
                       "N equal devices for imported profiles, a link of 12.5 GB/s for each pair");
   return result;
+}
+
+absl::StatusOr<DeviceKind> PresetDeviceKind(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Preset& preset : Presets()) {
+    const DeviceKind& kind = preset.spec.kind;
+    if (kind.name == name) return kind;
+    known.push_back(kind.name);
+  }
+  return OneLine(absl::NotFoundError(absl::StrCat(
+      "there is no device kind \"", name, "\"; there are ", absl::StrJoin(known, ", "))));
 }
 
 }  // namespace stagewright

@@ -1,4 +1,4 @@
-// Clusters by name.
+// Clusters and kinds of devices by name.
 #pragma once
 
 #include <string>
@@ -15,6 +15,9 @@ namespace stagewright {
 absl::StatusOr<Cluster> ClusterPreset(const std::string& name);
 // Names and one-line descriptions of the presets, in order.
 std::vector<std::pair<std::string, std::string>> ClusterPresets();
+
+// A kind of device of the presets: "cpu-core", "h100-80g". NOT_FOUND lists them.
+absl::StatusOr<DeviceKind> PresetDeviceKind(const std::string& name);
 
 // A preset name, or else the path of a cluster file.
 absl::StatusOr<Cluster> LoadCluster(const std::string& preset_or_path);

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from ports import free_ports
-from processes import BIN, wait_for
+from processes import BIN, NOT_MEASURED, wait_for
 from tcp_proxy import TcpProxy
 
 LEASE = 2  # Seconds.
@@ -72,7 +72,7 @@ class PlannerGroup:
     def start_worker(self, name: str) -> None:
         planners = "ipv4:" + ",".join(self.planners)
         with open(self.path / f"{name}.log", "a") as log:
-            command = [BIN / "stagewright-worker", "--planner", planners, "--name", name]
+            command = [BIN / "stagewright-worker", "--planner", planners, "--name", name, *NOT_MEASURED]
             self.workers[name] = subprocess.Popen(command, stderr=log)
 
     def log(self, address: str) -> pathlib.Path:

@@ -66,7 +66,7 @@ def main() -> None:
     print("| devices | median step without, s | with checkpoints, s | stall of a checkpoint, ms | share of a step |")
     print("|---|---|---|---|---|")
     for devices in (1, 2):
-        with Processes() as system:
+        with Processes(measured=True) as system:
             for i in range(devices):
                 system.start_worker(f"w{i}", "--metrics-listen", "127.0.0.1:0")
             system.await_workers(devices)

@@ -15,16 +15,20 @@ BIN = pathlib.Path(os.environ["STAGEWRIGHT_BIN"])
 MODELS = pathlib.Path(os.environ["STAGEWRIGHT_TEST_MODELS"])
 PATIENCE = 60.0
 ENDED = ("failed", "cancelled", "succeeded")
+# Plans are the same on any machine, however busy.
+NOT_MEASURED = ("--device-kind", "cpu-core")
 
 
 class Processes:
-    """Starts what a test asks for; `close` ends all of it."""
+    """Starts what a test asks for; `close` ends all of it. `measured`: jobs are planned on what workers measure."""
 
-    def __init__(self, workers: int = 0, planner_flags: tuple = (), worker_flags: tuple = ()):
+    def __init__(
+        self, workers: int = 0, planner_flags: tuple = (), worker_flags: tuple = (), measured: bool = False
+    ):  # fmt: skip
         self.directory = tempfile.TemporaryDirectory(prefix="stagewright_")
         self.path = pathlib.Path(self.directory.name)
         self.planner_flags = planner_flags
-        self.worker_flags = worker_flags
+        self.worker_flags = worker_flags if measured else (*NOT_MEASURED, *worker_flags)
         self.planner = None
         self.address = f"127.0.0.1:{free_ports(1)[0]}"  # It stays free for a planner that is started again.
         self.worker_address = None  # Where workers find the planner, if not there.

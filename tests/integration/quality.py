@@ -234,7 +234,7 @@ def main() -> None:
     name, text = real_text()
     if not text:
         raise SystemExit("this machine has none of the texts")
-    with Processes(workers=3) as system:
+    with Processes(workers=3, measured=True) as system:
         entropy, expected, results = compare_characters(system, LONG, devices=3)
         print(f"{name}, {len(text)} characters, entropy of single characters {entropy:.3f}; {LONG}\n")
         print("| run | loss of the last step | held-out loss | held-out, relative to PyTorch |\n|---|---|---|---|")

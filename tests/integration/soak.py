@@ -113,7 +113,7 @@ def violations(growth: list[Growth], allowed: float = MEMORY_GROWTH) -> list[str
 
 def main() -> None:
     workers, steps = (int(text) for text in (sys.argv[1:] + ["8", "500"][len(sys.argv) - 1 :]))
-    with Processes(workers=workers) as system:
+    with Processes(workers=workers, measured=True) as system:
         growth = soak(system, steps, interval=0.5)
     print(f"{workers} workers, {steps} steps\n\n| process | memory | growth after step {SETTLED} | open files |")
     print("|---|---|---|---|")

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from ports import free_ports
-from processes import BIN, ENDED, MODELS, Processes, wait_for
+from processes import BIN, ENDED, MODELS, NOT_MEASURED, Processes, wait_for
 
 LEASE = 3
 
@@ -121,7 +121,8 @@ def test_any_planner_answers(system):
     wait_for(lambda: system.role(follower) == f"following the planner at {leader}", "the other to follow")
     for i in range(2):
         system.workers[f"w{i}"] = subprocess.Popen(
-            [BIN / "stagewright-worker", "--planner", follower, "--name", f"w{i}"], stderr=subprocess.DEVNULL
+            [BIN / "stagewright-worker", "--planner", follower, "--name", f"w{i}", *NOT_MEASURED],
+            stderr=subprocess.DEVNULL,
         )
     wait_for(lambda: len(system.patient_json("workers")["workers"]) == 2, "the workers")
     watched = system.at(follower, *system.submit_flags("chain_f32", devices=2, stages=2), "--watch", "-o", "json")

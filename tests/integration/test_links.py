@@ -12,7 +12,7 @@ from stagewright._proto import links_pb2
 
 @pytest.fixture(scope="module")
 def system():
-    with Processes(workers=2) as running:
+    with Processes(workers=2, measured=True) as running:
         yield running
 
 
@@ -64,7 +64,7 @@ def test_a_job_says_what_its_plan_knew_of_the_links(system):
 
 
 def test_figures_outlive_the_planner_and_workers_that_come_back_keep_them():
-    with Processes(workers=2) as system:
+    with Processes(workers=2, measured=True) as system:
         measured(system)
         before = known(system)
         assert len(before.measured.links) == 2 and len(before.measured.crowds) == 2
@@ -78,7 +78,7 @@ def test_figures_outlive_the_planner_and_workers_that_come_back_keep_them():
 
 
 def test_a_worker_that_dies_or_hangs_during_its_probe_costs_the_others_nothing():
-    with Processes(workers=3) as system:
+    with Processes(workers=3, measured=True) as system:
         wait_for(lambda: system.json("workers"), "the planner")
         system.workers["w1"].send_signal(signal.SIGSTOP)  # It answers no probe that begins now.
         hung = system.cli("topology", "measure", "-o", "json", "--time-limit", 1)

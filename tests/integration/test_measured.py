@@ -21,7 +21,7 @@ def measure(system, time_limit, cluster="cpu:2", data=f"{STEM}.data.safetensors"
 
 @pytest.fixture(scope="module")
 def system():
-    with Processes(workers=2) as running:
+    with Processes(workers=2, measured=True) as running:
         yield running
 
 

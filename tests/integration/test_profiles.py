@@ -10,7 +10,7 @@ MODEL = "chain_f32"
 
 @pytest.fixture(scope="module")
 def system():
-    with Processes(workers=2) as running:
+    with Processes(workers=2, measured=True) as running:
         yield running
 
 

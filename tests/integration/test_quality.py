@@ -11,7 +11,7 @@ DEVICES = 3
 @pytest.fixture(scope="module")
 def system():
     torch.set_num_threads(1)
-    with Processes(workers=DEVICES) as running:
+    with Processes(workers=DEVICES, measured=True) as running:
         yield running
 
 

@@ -14,7 +14,7 @@ STEPS = 3000
 
 @pytest.fixture(scope="module")
 def system():
-    with Processes(workers=3) as running:
+    with Processes(workers=3, measured=True) as running:
         yield running
 
 

@@ -97,7 +97,7 @@ class RunningDaemon : public Daemon {
     }
     SetIntraOpThreads(options_.threads_per_device);
     if (offer_.devices.empty()) {
-      ASSIGN_OR_RETURN(offer_, OfferDevices(options_.devices, options_.memory_per_device));
+      ASSIGN_OR_RETURN(offer_, OfferDevices(options_.devices));
     }
     // After the devices were measured, which shows the clocks that they come to.
     gpu_machine_ = DescribeGpuMachine(/*needed=*/!OffersCpus());
@@ -133,7 +133,8 @@ class RunningDaemon : public Daemon {
     const bool on_cpu = OffersCpus();
     message.set_threads_per_device(on_cpu ? options_.threads_per_device : 0);
     message.set_software(ProfiledSoftware(message.threads_per_device()));
-    message.set_probes_links(on_cpu);
+    // Devices of a named kind are not measured, and neither is what is between them.
+    message.set_probes_links(on_cpu && options_.devices.kind.empty());
     message.set_proves_key(true);
     message.set_keeps_graphs(true);
     message.set_process(process_);

@@ -18,10 +18,8 @@ struct DaemonOptions {
   std::string planner = "127.0.0.1:7070";  // HOST:PORT
   ChannelSecurity security;                // How it speaks to the planner.
   std::string name;                        // Empty: the host's name.
-  std::string devices = "cpu:1";           // "cpu:N", "cuda:all", "cuda:0,2"
+  DevicesAsked devices;
   int threads_per_device = 1;              // Threads of one operator on a CPU device.
-  // 0: CPU devices share half of the machine's memory; GPUs have theirs.
-  Bytes memory_per_device = 0;
   // Most bytes of a job's tensors on a CPU device: what goes beyond fails as if memory had run out.
   // 0: the machine is the limit.
   Bytes memory_limit = 0;
@@ -38,11 +36,10 @@ struct DaemonOptions {
 
 class Daemon {
  public:
-  // INVALID_ARGUMENT for devices that do not exist (names them), UNAVAILABLE for a metrics port
-  // that is taken; errors of OpenChannel and Artifacts::Open. A planner that does not answer is
-  // tried again until it does.
+  // UNAVAILABLE for a metrics port that is taken; errors of OfferDevices, OpenChannel and
+  // Artifacts::Open. A planner that does not answer is tried again until it does.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options);
-  // With these devices instead of those that options.devices names.
+  // With these devices instead of those that options.devices asks for.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options, Offer offer);
   // Aborts its jobs and leaves. Waits for runs to end, which may wait for a file system.
   virtual ~Daemon() = default;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -11,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/log/log.h"
 #include "common/topology/device_kind.h"
+#include "common/topology/presets.h"
 #include "common/wire/topology_proto.h"
 #include "worker_daemon/device/accelerators.h"
 #include "worker_daemon/device/cpu_name.h"
@@ -41,8 +43,19 @@ std::string GpusOfTheDriver() {
                       absl::StrJoin(names, ", "));
 }
 
+DeviceKind MeasureCpu() {
+  const DeviceKind rates = MeasureDeviceRates("cpu", ThisCpuName());
+  absl::StatusOr<DeviceKind> kind = MeasureEngine(rates, "cpu");
+  if (kind.ok()) return *std::move(kind);
+  // Such as no folder for a temporary file: plans are worse, jobs run.
+  Log(LogLevel::kWarning, "costs of passes were not measured", {{"why", kind.status().message()}});
+  return WithFixedCosts(rates);
+}
+
+using Named = std::optional<DeviceKind>;  // The kind that the devices are said to be of.
+
 absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& count,
-                                Bytes memory_per_device) {
+                                const Named& named, Bytes memory_per_device) {
   int n = 0;
   if (!absl::SimpleAtoi(count, &n) || n < 1 || n > kMostCpuDevices) return BadSpec(spec);
   if (memory_per_device == 0) {
@@ -50,14 +63,7 @@ absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& coun
         static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / 2 / n;
   }
   Offer offer;
-  const DeviceKind rates = MeasureDeviceRates("cpu", ThisCpuName());
-  absl::StatusOr<DeviceKind> kind = MeasureEngine(rates, "cpu");
-  if (!kind.ok()) {  // Such as no folder for a temporary file: plans are worse, jobs run.
-    Log(LogLevel::kWarning, "costs of passes were not measured",
-        {{"why", kind.status().message()}});
-    kind = WithFixedCosts(rates);
-  }
-  offer.kinds.push_back(ToProto(*kind));
+  offer.kinds.push_back(ToProto(named.has_value() ? *named : MeasureCpu()));
   for (int i = 0; i < n; ++i) {
     offer.devices.push_back({absl::StrCat("cpu", i), "cpu", memory_per_device});
     offer.kind_of.push_back(0);
@@ -66,7 +72,7 @@ absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& coun
 }
 
 absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list,
-                                Bytes memory_per_device) {
+                                const Named& named, Bytes memory_per_device) {
   const std::vector<Accelerator> present = Accelerators();
   std::vector<int> chosen;
   if (list == "all") {
@@ -92,12 +98,14 @@ absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list
   }
   Offer offer;
   for (int index : chosen) {
-    const Accelerator& gpu = present[index];
     const std::string torch_device = absl::StrCat("cuda:", index);
+    const std::string& name = named.has_value() ? named->name : present[index].name;
     size_t kind = 0;
-    while (kind < offer.kinds.size() && offer.kinds[kind].name() != gpu.name) ++kind;
-    if (kind == offer.kinds.size())
-      offer.kinds.push_back(ToProto(MeasureDeviceRates(torch_device, gpu.name)));
+    while (kind < offer.kinds.size() && offer.kinds[kind].name() != name) ++kind;
+    if (kind == offer.kinds.size()) {
+      offer.kinds.push_back(
+          ToProto(named.has_value() ? *named : MeasureDeviceRates(torch_device, name)));
+    }
     Bytes memory = memory_per_device;
     if (memory == 0) {
       ReleaseFreedMemory();  // What the measurements have left.
@@ -111,12 +119,17 @@ absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list
 
 }  // namespace
 
-absl::StatusOr<Offer> OfferDevices(const std::string& spec, Bytes memory_per_device) {
-  const std::vector<std::string> parts = absl::StrSplit(spec, absl::MaxSplits(':', 1));
-  if (parts.size() != 2) return BadSpec(spec);
-  if (parts[0] == "cpu") return OfferCpus(spec, parts[1], memory_per_device);
-  if (parts[0] == "cuda") return OfferGpus(spec, parts[1], memory_per_device);
-  return BadSpec(spec);
+absl::StatusOr<Offer> OfferDevices(const DevicesAsked& asked) {
+  Named named;
+  if (!asked.kind.empty()) {
+    ASSIGN_OR_RETURN(named, PresetDeviceKind(asked.kind));
+  }
+  const std::vector<std::string> parts = absl::StrSplit(asked.spec, absl::MaxSplits(':', 1));
+  if (parts.size() == 2 && parts[0] == "cpu")
+    return OfferCpus(asked.spec, parts[1], named, asked.memory_per_device);
+  if (parts.size() == 2 && parts[0] == "cuda")
+    return OfferGpus(asked.spec, parts[1], named, asked.memory_per_device);
+  return BadSpec(asked.spec);
 }
 
 }  // namespace stagewright

@@ -27,13 +27,21 @@ struct OfferedDevice {
 
 struct Offer {
   std::vector<OfferedDevice> devices;
-  std::vector<v1::DeviceKind> kinds;  // Measured; one per kind of device.
+  std::vector<v1::DeviceKind> kinds;  // One per kind of device.
   std::vector<int32_t> kind_of;       // Per device.
 };
 
-// `spec` is "cpu:N", "cuda:all" or a list "cuda:0,2". INVALID_ARGUMENT names what is wrong: a spec
-// of another form, or a GPU that is not there or that this build cannot use. Measures rates, for
-// about a tenth of a second per kind.
-absl::StatusOr<Offer> OfferDevices(const std::string& spec, Bytes memory_per_device);
+struct DevicesAsked {
+  std::string spec = "cpu:1";  // "cpu:N", "cuda:all" or a list "cuda:0,2".
+  // All are taken to be of this kind (topology/presets.h). Empty: what they do is measured, for
+  // about a tenth of a second per kind of GPU, and some seconds for processors.
+  std::string kind;
+  // 0: CPU devices share half of the machine's memory; GPUs have theirs.
+  Bytes memory_per_device = 0;
+};
+
+// INVALID_ARGUMENT names what is wrong: a spec of another form, or a GPU that is not there or that
+// this build cannot use; NOT_FOUND for a kind that there is not.
+absl::StatusOr<Offer> OfferDevices(const DevicesAsked& asked);
 
 }  // namespace stagewright

@@ -91,6 +91,17 @@ TEST(Presets, FlexFlowsProductsGainATenthFromTwiceTheMicroBatch) {
   EXPECT_NEAR(layer(2) / layer(4), 1.1, 0.005);
 }
 
+TEST(Presets, KindsByName) {
+  const auto kind = PresetDeviceKind("h100-80g");
+  ASSERT_TRUE(kind.ok()) << kind.status();
+  EXPECT_EQ(kind->bf16_flops_per_second, KindOf("dgx-h100:1").bf16_flops_per_second);
+  const auto unknown = PresetDeviceKind("h100");
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(unknown.status().message(),
+            "there is no device kind \"h100\"; there are v100-16g, v100-flexflow, a100-80g, "
+            "h100-80g, h200-141g, cpu-core");
+}
+
 TEST(Presets, BadNames) {
   const auto unknown = ClusterPreset("summmit:8");
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);

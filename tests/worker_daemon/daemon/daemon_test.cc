@@ -8,7 +8,9 @@
 #include <memory>
 
 #include "common/artifacts/content_hash.h"
+#include "common/topology/presets.h"
 #include "common/wire/graph_proto.h"
+#include "common/wire/topology_proto.h"
 #include "tests/support/graph_builder.h"
 #include "tests/worker_daemon/daemon/fake_planner.h"
 
@@ -24,8 +26,7 @@ class DaemonTest : public ::testing::Test {
     DaemonOptions options;
     options.planner = planner_.address();
     options.name = "w";
-    options.devices = "cpu:2";
-    options.memory_per_device = kGiB;
+    options.devices = {"cpu:2", "cpu-core", kGiB};
     auto daemon = Daemon::Start(options);
     EXPECT_TRUE(daemon.ok()) << daemon.status();
     if (daemon.ok()) daemon_ = *std::move(daemon);
@@ -72,6 +73,23 @@ class DaemonTest : public ::testing::Test {
   testing::FakePlanner planner_;
   std::unique_ptr<Daemon> daemon_;  // Goes first.
 };
+
+TEST_F(DaemonTest, DevicesOfANamedKindHaveItsFiguresAndUnmeasuredLinks) {
+  const v1::Register registered =
+      planner_.Await([](const Report& report) { return report.has_register_(); }).register_();
+  ASSERT_EQ(registered.kinds_size(), 1);
+  EXPECT_EQ(registered.kinds(0).SerializeAsString(),
+            ToProto(*PresetDeviceKind("cpu-core")).SerializeAsString());
+  EXPECT_FALSE(registered.probes_links());
+}
+
+TEST(DaemonStart, AnUnknownKindOfDevicesIsRefused) {
+  DaemonOptions options;
+  options.devices.kind = "cpu";
+  const auto daemon = Daemon::Start(options);
+  EXPECT_EQ(daemon.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(daemon.status().message(), HasSubstr("there is no device kind \"cpu\""));
+}
 
 TEST_F(DaemonTest, AJobLeavesMeasurementsOfOtherDevicesAlone) {
   Profile(1, "cpu1");

@@ -87,9 +87,11 @@ class Reference {
 
   void Run() {
     const int64_t size = strategy_.stages[0].micro_batch;
-    auto module = StageModule::Create(
-        *model_.graph, WholeGraph(*model_.graph), {}, *used_,
-        {.seed = spec_.seed, .mini_batch = strategy_.mini_batch, .update_batch = size});
+    auto module = StageModule::Create(*model_.graph, WholeGraph(*model_.graph), {}, *used_,
+                                      {.seed = spec_.seed,
+                                       .mini_batch = strategy_.mini_batch,
+                                       .update_batch = size,
+                                       .precision = spec_.training.precision});
     ASSERT_TRUE(module.ok()) << module.status();
     const auto data = ReadTensors(model_.data);
     ASSERT_TRUE(data.ok()) << data.status();
@@ -349,6 +351,36 @@ TEST(AsynchronousJob, TiedWeightsStayEqual) {
     const auto result = TrainLocally(ShuffledJob(model, *programs, Optimizer::kSgdMomentum, 3));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(std::isfinite(result->losses.back()));
+  }
+}
+
+// In bfloat16 passes take a cast of the version that they are to use, and messages are half as
+// long: to the bit what one thread computes.
+TEST(AsynchronousJob, MixedPrecisionFollowsTheSameEquations) {
+  std::mt19937_64 random(7);
+  for (const char* name : {"chain_f32", "four_branches_f32", "transformer_f32", "dropout_f32"}) {
+    const Model model = LoadModel(name);
+    for (const bool vertical_sync : {false, true}) {
+      Strategy strategy = ForceStrategy(*model.graph, {.stages = 3, .micro_batches = 4}, random);
+      strategy.asynchronous = true;
+      strategy.vertical_sync = vertical_sync;
+      const auto programs = LowerBoth(*model.graph, strategy);
+      ASSERT_TRUE(programs.ok()) << programs.status();
+      DeviceJob spec = ShuffledJob(model, *programs, Optimizer::kSgdMomentum, /*steps=*/3);
+      SCOPED_TRACE(absl::StrCat(name, "\n", Grid(*programs->training)));
+      const auto exact = TrainLocally(spec);
+      ASSERT_TRUE(exact.ok()) << exact.status();
+      spec.training.precision = Precision::kBFloat16;
+      const auto result = TrainLocally(spec);
+      ASSERT_TRUE(result.ok()) << result.status();
+      Reference reference(model, strategy, spec);
+      reference.Run();
+      EXPECT_EQ(reference.Error(result->parameters), 0);
+      EXPECT_GT(reference.Error(exact->parameters), 1e-6);
+      ASSERT_EQ(result->losses.size(), reference.losses.size());
+      for (size_t i = 0; i < reference.losses.size(); ++i)
+        EXPECT_NEAR(result->losses[i], reference.losses[i], 1e-6 * std::abs(reference.losses[i]));
+    }
   }
 }
 

@@ -157,6 +157,41 @@ def plan_files(tmp_path):
     return by_hand
 
 
+def workers(name: str, devices: int = 5):
+    """The answer of a planner with one worker."""
+    there = jobs_pb.ListWorkersResponse()
+    worker = there.workers.add(name=name)
+    for number in range(devices):
+        worker.devices.add(name=f"cpu{number}")
+    return lambda request, context: there
+
+
+def test_plans_for_devices_that_are_not_there_go_to_others(connect, tmp_path):
+    plan_files(tmp_path)
+    proto = plan_examples.proto()
+    proto.strategy.orders.add(device=2).steps.add(**{"stage": 2, "pass": strategy_pb.PASS_FORWARD})
+    plan = plan_from_proto(proto, plan_examples.graph())
+
+    def sent(plan, **there):
+        asked = []
+
+        def answer(request, context):
+            asked.append(request.spec)
+            return jobs_pb.SubmitJobResponse(job=job())
+
+        with PlannerDouble(SubmitJob=answer, ListWorkers=workers(**there)) as planner:
+            connect(planner.address).submit(
+                graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan
+            )
+        return json.loads(asked[0].plan_options.manual)
+
+    numbered = sent(plan, name="other")
+    assert [stage["devices"] for stage in numbered["stages"]] == [[0], [1], [2], [3], [4]]
+    assert numbered["orders"] == ["device 2: F2.0"]
+    for there in (dict(name="other", devices=4), dict(name="left")):  # The planner says which are missing.
+        assert [stage["devices"] for stage in sent(plan, **there)["stages"]] == [[n] for n in plan_examples.DEVICES]
+
+
 def test_plans_and_plan_files_are_run(connect, tmp_path):
     by_hand = plan_files(tmp_path)
     asked = []
@@ -165,7 +200,7 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
         asked.append(request.spec)
         return jobs_pb.SubmitJobResponse(job=job())
 
-    with PlannerDouble(SubmitJob=answer) as planner:
+    with PlannerDouble(SubmitJob=answer, ListWorkers=workers("left")) as planner:
         client = connect(planner.address)
         for_preset = dataclasses.replace(plan_examples.plan(), preset="cpu:5")
         files = [tmp_path / f"{name}.json" for name in ("saved", "hand", "shown")]
@@ -183,7 +218,7 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
     }  # fmt: skip
     assert (named["kind"], named["asynchronous"]) == ("graph", False)
     assert (json.loads(hand.plan_options.manual), hand.planner) == (by_hand, "manual")
-    stage = {"nodes": ["n0"], "devices": ["a"], "micro_batch": 4, "k": 1}
+    stage = {"nodes": ["n0"], "devices": [0], "micro_batch": 4, "k": 1}  # "a" is not there.
     assert json.loads(shown.plan_options.manual) == {"kind": "graph", "batch_statistics": "micro", "stages": [stage]}
 
 
@@ -203,7 +238,7 @@ def test_a_plan_by_name_says_all_that_its_strategy_does(connect, tmp_path):
         return jobs_pb.SubmitJobResponse(job=job())
 
     plan = plan_from_proto(proto, plan_examples.graph())
-    with PlannerDouble(SubmitJob=answer) as planner:
+    with PlannerDouble(SubmitJob=answer, ListWorkers=workers("left")) as planner:
         connect(planner.address).submit(
             graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan
         )

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
 #include "common/training/field_check.h"
@@ -25,6 +26,7 @@ namespace stagewright {
 namespace {
 
 constexpr absl::Duration kAskAgain = absl::Seconds(5);
+constexpr size_t kMostMissing = 8;  // Devices that an error names.
 constexpr char kMeasuring[] = "waiting for links that are being measured";
 
 DeviceCounts CountsOf(const std::vector<RegisteredDevice>& devices) {
@@ -181,12 +183,19 @@ absl::Status CheckNamedDevices(const JobRequest& request,
                                const std::vector<RegisteredDevice>& devices) {
   std::set<std::string> there;
   for (const RegisteredDevice& device : devices) there.insert(device.QualifiedName());
+  std::vector<std::string> missing;
   for (const std::string& name : request.named_devices) {
-    if (!there.contains(name))
-      return WrongField("spec.", "plan_options.manual", "names the device \"", name,
-                        "\", which no connected worker has");
+    if (!there.contains(name)) missing.push_back(absl::StrCat("\"", name, "\""));
   }
-  return absl::OkStatus();
+  if (missing.empty()) return absl::OkStatus();
+  const size_t untold = missing.size() - std::min(missing.size(), kMostMissing);
+  const char* noun = missing.size() == 1 ? "names the device " : "names the devices ";
+  missing.resize(missing.size() - untold);
+  if (untold > 0) missing.push_back(absl::StrCat(untold, " more"));
+  return WrongField("spec.", "plan_options.manual", noun, absl::StrJoin(missing, ", "),
+                    ", which no connected worker has; ", devices.size(),
+                    devices.size() == 1 ? " device is" : " devices are",
+                    " connected: start workers, or plan for what is there");
 }
 
 absl::Status Lacking(absl::Status status, absl::Duration workers_come_back) {

@@ -32,7 +32,7 @@ struct JobQueue {
 JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>& devices,
                  absl::Time now, absl::Time measuring_since);
 
-// INVALID_ARGUMENT names a device that the job is to run on and no connected worker has.
+// INVALID_ARGUMENT names the devices that the job is to run on and no connected worker has.
 absl::Status CheckNamedDevices(const JobRequest& request,
                                const std::vector<RegisteredDevice>& devices);
 

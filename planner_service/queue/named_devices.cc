@@ -17,7 +17,7 @@ constexpr size_t kMostTold = 4;
 
 bool NamedDevices::AreFree(const WaitingJob& job) const {
   return std::all_of(job.named.begin(), job.named.end(), [&](const std::string& name) {
-    return devices_.at(name).state == State::kFree && !kept_.contains(name);
+    return devices_.at(name).state == State::kFree && (!kept_.contains(name) || IsLent(name, job));
   });
 }
 
@@ -37,7 +37,8 @@ std::string NamedDevices::WaitsFor(const WaitingJob& job) const {
     } else if (device.state == State::kEnding) {
       told.push_back(absl::StrCat(name, ", which is being left"));
     } else if (keeper != kept_.end()) {
-      told.push_back(absl::StrCat(name, ", which jobs/", keeper->second, " waits for before it"));
+      told.push_back(
+          absl::StrCat(name, ", which jobs/", keeper->second.job, " waits for before it"));
     }
   }
   if (told.empty()) return "";
@@ -63,6 +64,21 @@ int64_t NamedDevices::free() const {
   });
 }
 
+bool NamedDevices::IsLent(const std::string& name, const WaitingJob& job) const {
+  const auto keeper = kept_.find(name);
+  return keeper != kept_.end() && keeper->second.lends && job.preemptible &&
+         job.priority < keeper->second.priority && devices_.at(name).state == State::kFree;
+}
+
+int64_t NamedDevices::LentTo(const WaitingJob& job) const {
+  if (!job.named.empty()) {
+    return std::count_if(job.named.begin(), job.named.end(),
+                         [&](const std::string& name) { return IsLent(name, job); });
+  }
+  return std::count_if(kept_.begin(), kept_.end(),
+                       [&](const auto& kept) { return IsLent(kept.first, job); });
+}
+
 void NamedDevices::Take(int64_t job, const std::string& name) {
   devices_[name] = {State::kHeld, job, absl::StrCat("jobs/", job, " uses")};
 }
@@ -81,10 +97,27 @@ std::vector<std::string> NamedDevices::TakeFree(int64_t job, int64_t count) {
   return taken;
 }
 
+std::vector<std::string> NamedDevices::TakeLent(const WaitingJob& job, int64_t count) {
+  std::vector<std::string> taken;
+  for (const auto& [name, keeper] : kept_) {
+    if (static_cast<int64_t>(taken.size()) >= count) break;
+    if (IsLent(name, job)) taken.push_back(name);
+  }
+  for (const std::string& name : taken) Take(job.number, name);
+  return taken;
+}
+
+void NamedDevices::Lend(const WaitingJob& job) {
+  for (const std::string& name : job.named) {
+    Keeper& keeper = kept_.at(name);
+    if (keeper.job == job.number) keeper.lends = true;
+  }
+}
+
 KeptDevices NamedDevices::Keep(const WaitingJob& job) {
   KeptDevices kept;
   for (const std::string& name : job.named) {
-    if (!kept_.emplace(name, job.number).second) continue;
+    if (!kept_.emplace(name, Keeper{job.number, job.priority}).second) continue;
     const NamedDevice& device = devices_.at(name);
     if (device.state == State::kFree) ++kept.free;
     if (device.state == State::kEnding) ++kept.ending;

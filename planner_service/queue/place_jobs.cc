@@ -140,7 +140,8 @@ int64_t LeftForJob(const Pass& pass, const WaitingJob& job, int64_t most,
   return most;
 }
 
-void Start(Pass& pass, const WaitingJob& job, int64_t devices) {
+// `lent` of the devices are kept by jobs before, and are theirs when they come back.
+void Start(Pass& pass, const WaitingJob& job, int64_t devices, int64_t lent) {
   for (Reservation& reservation : pass.reservations) {
     if (LeftFor(job, reservation, pass.state.now).has_value()) reservation.extra -= devices;
   }
@@ -150,18 +151,20 @@ void Start(Pass& pass, const WaitingJob& job, int64_t devices) {
     one.room_for.reset();
     pass.decision.spared.push_back(one.number);
   }
-  HoldingJob started = {job.number, job.account, job.priority, /*preemptible=*/false,
-                        devices,    devices,     {},           {}};
+  HoldingJob started = {job.number, job.account,    job.priority, /*preemptible=*/false,
+                        devices,    devices - lent, {},           {}};
   if (job.takes.has_value()) started.ends = pass.state.now + *job.takes;
   pass.holding.push_back(started);
   std::vector<std::string> named = job.named;
   if (named.empty()) {
     const int64_t others = pass.devices.free - pass.named.free();
-    named = pass.named.TakeFree(job.number, std::max<int64_t>(devices - others, 0));
+    named = pass.named.TakeFree(job.number, std::max<int64_t>(devices - lent - others, 0));
+    for (std::string& name : pass.named.TakeLent(job, lent)) named.push_back(std::move(name));
   } else {
     pass.named.TakeOwn(job);
   }
-  pass.devices.free -= devices;
+  pass.devices.free -= devices - lent;
+  pass.devices.kept -= lent;
   pass.in_use[job.account] += devices;
   pass.shares[job.account] += devices;
   FillPools(pass);
@@ -254,7 +257,8 @@ bool IsSettled(const Pass& pass) {
                      [](const Reservation& one) { return !one.account.has_value() && !one.soon; });
 }
 
-// The job counts as one that holds its devices from now on, and may end at any moment.
+// The job counts as one that holds its devices from now on, and may end at any moment. While jobs
+// that nobody stops hold some of them, it lends the others.
 void Keep(Pass& pass, const WaitingJob& job) {
   const KeptDevices kept = pass.named.Keep(job);
   if (kept.free == 0 && kept.ending == 0 && kept.held.empty()) return;  // Others before have all.
@@ -263,13 +267,16 @@ void Keep(Pass& pass, const WaitingJob& job) {
   pass.devices.ending -= kept.ending;
   HoldingJob keeper = {job.number, job.account, job.priority, /*preemptible=*/false, 0, 0, {}, {}};
   keeper.returns = kept.free + kept.ending;
+  bool lends = false;
   for (HoldingJob& one : pass.holding) {
     const auto held = kept.held.find(one.number);
     if (held == kept.held.end()) continue;
     const int64_t returns = std::min(one.returns, held->second);
     one.returns -= returns;
     keeper.returns += returns;
+    lends = lends || !Leaves(one);
   }
+  if (lends) pass.named.Lend(job);
   pass.holding.push_back(keeper);
   FillPools(pass);
 }
@@ -333,6 +340,14 @@ void Wait(Pass& pass, const WaitingJob& job, int64_t most, Pool* quota, const Re
   ReserveFor(pass, reserving, quota, over && !room);
 }
 
+// Devices that jobs before lend it: those that it names, or as few as it needs beside free ones,
+// for it has to give them back.
+int64_t Borrowed(const Pass& pass, const WaitingJob& job) {
+  const int64_t lent = pass.named.LentTo(job);
+  if (!job.named.empty()) return lent;
+  return std::min(lent, std::max<int64_t>(job.least - pass.devices.free, 0));
+}
+
 void Place(Pass& pass, const WaitingJob& job) {
   const std::optional<int64_t> allowed = pass.rules.QuotaOf(job.account);
   if (allowed.has_value() && job.least > *allowed) {
@@ -350,9 +365,11 @@ void Place(Pass& pass, const WaitingJob& job) {
                  TooFewThere(job.least, pass.total, pass.state.devices));
   }
   if (job.room_made) Promise(pass, job, -job.least);
+  const int64_t lent = Borrowed(pass, job);
+  const int64_t free = pass.devices.free + lent;
   // What jobs were stopped for goes to those that need it, no more to each than that.
-  int64_t most = std::min(pass.devices.free, job.room_made ? job.least : job.most);
-  most = std::min(most, std::max(job.least, pass.devices.free - pass.promised));
+  int64_t most = std::min(free, job.room_made ? job.least : job.most);
+  most = std::min(most, std::max(job.least, free - pass.promised));
   Pool* quota = nullptr;
   if (allowed.has_value()) {
     quota = &pass.quotas.at(job.account);
@@ -361,7 +378,8 @@ void Place(Pass& pass, const WaitingJob& job) {
   }
   const Reservation* behind = nullptr;
   most = LeftForJob(pass, job, most, &behind);
-  if (most >= job.least && !job.held_back && pass.named.AreFree(job)) return Start(pass, job, most);
+  if (most >= job.least && !job.held_back && pass.named.AreFree(job))
+    return Start(pass, job, most, lent);
   Wait(pass, job, most, quota, behind);
 }
 

@@ -11,6 +11,8 @@
 // A job that names devices waits for those. While jobs hold some of them, it keeps the others from
 // those behind it, and from then on counts for these as if it held them all: who ends makes room
 // for them only with what it does not name. While one of them is gone or closed it keeps nothing.
+// What it keeps it lends to preemptible jobs of lower priority that cannot start without, as long
+// as jobs hold some of its devices that are not being stopped.
 // Jobs that name none take such devices last.
 //
 // Equal states give equal decisions, in whatever order they list jobs.

@@ -1,6 +1,7 @@
 """Each kind of message between planner and worker is lost once, with the stream that it was on: jobs end as if nothing
 had been, or start again; nobody waits for ever."""
 
+import json
 import signal
 
 import faults
@@ -80,6 +81,22 @@ def test_a_job_ends_as_if_nothing_had_been_lost(system, kinds):
     assert ended["restarts"] == (1 if kinds[0] in RESTARTS else 0)
     faults.assert_same(ended["checkpoint"], system.job(system.whole)["checkpoint"])
     faults.assert_same_losses(faults.losses(system, job), faults.losses(system, system.whole))
+
+
+def test_lines_that_are_lost_hurt_nothing_but_the_log(system):
+    ready(system)
+    system.proxy.cut("progress", "log_lines")  # Not while the job starts, which any break makes start again.
+    job = submit(system, "log")
+    ended = system.await_end(job)
+    assert (ended["state"], ended["restarts"]) == ("succeeded", 0), ended["message"]
+    assert not system.proxy.left()
+    faults.assert_same(ended["checkpoint"], system.job(system.whole)["checkpoint"])
+    faults.assert_same_losses(faults.losses(system, job), faults.losses(system, system.whole))
+    lines = system.cli("jobs", "logs", job, "-o", "json").stdout.splitlines()
+    assert len(set(lines)) == len(lines)
+    # What the planner logged itself is all there, and what workers logged later has come.
+    assert any("submitted" in line for line in lines)
+    assert {json.loads(line).get("worker") for line in lines} >= {"w0", "w1"}
 
 
 def fresh_workers(system) -> None:

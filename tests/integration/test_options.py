@@ -125,6 +125,23 @@ def test_a_plan_that_names_devices_runs_on_those(system):
     assert 'names the device "w9/cpu0", which no connected worker has' in unknown.stderr
 
 
+def test_a_plan_found_for_a_preset_runs_on_the_devices_that_are_there(system):
+    saved, printed = system.path / "saved.json", system.path / "printed.json"
+    command = ("plan", MODELS / "chain_f64.swg", "--local", "--mini-batch", 8, "--planner", "gpipe", "--micro-batch", 4)
+    printed.write_text(json.dumps(system.json(*command, "--cluster", "cpu:2", "--stages", 2, "--save", saved)))
+    named = printed.read_text().replace("node0/device0", "w1/cpu0").replace("node1/device0", "w2/cpu0")
+    printed.write_text(named)
+    for file, devices in ((saved, ["w0/cpu0", "w1/cpu0"]), (printed, ["w1/cpu0", "w2/cpu0"])):
+        job = system.train("chain_f64", plan=file, mini_batch=8, out=system.path / "preset", overwrite=True)
+        assert job["state"] == "succeeded", job["message"]
+        assert job["devices"] == devices
+    system.json(*command, "--cluster", "summit:2", "--stages", 4, "--save", saved)
+    refused = system.cli(*system.submit_flags("chain_f64", plan=saved, out=system.path / "preset"))
+    assert refused.returncode == 1
+    missing = ", ".join(f'"node0/device{i}"' for i in range(4))
+    assert f"names the devices {missing}, which no connected worker has; 3 devices are connected" in refused.stderr
+
+
 @pytest.mark.parametrize("policy", ["stop", "skip", "continue"])
 def test_a_loss_that_is_not_a_number(system, branches, policy):
     """The second of three mini-batches has a sample that makes it one."""

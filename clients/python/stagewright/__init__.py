@@ -36,6 +36,7 @@ from .exporting import Exported, export
 from .graph_file import load_graph, save_graph
 from .history import History, Step
 from .jobs import Checkpoint, Job, Worker
+from .logs import LogLine
 from .plans import Plan, Stage, load_plan
 from .security import Security
 from .settings import JobSettings, LearningRateSchedule, PlanOptions
@@ -60,6 +61,7 @@ __all__ = [
     "JobError",
     "JobSettings",
     "LearningRateSchedule",
+    "LogLine",
     "NoPlanError",
     "NotFoundError",
     "OptimizerError",

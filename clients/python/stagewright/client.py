@@ -1,6 +1,7 @@
 """Clients of a planner: `Client` blocks, `AsyncClient` awaits; both have the calls of operations.py."""
 
 import asyncio
+import datetime
 import functools
 import inspect
 import time
@@ -12,6 +13,7 @@ import grpc
 from . import operations
 from .errors import ServiceError, UnreachableError
 from .jobs import Job, job_from_proto
+from .logs import ASK_EVERY, LogLine, LogReader
 from .operations import Call
 from .proto import jobs_pb
 from .rpc import OPTIONS, Stubs, as_error, resolve_address
@@ -125,6 +127,34 @@ class Client:
                 stream.cancel()
             time.sleep(_PAUSE)
 
+    def logs(
+        self,
+        name: str,
+        *,
+        worker: str = "",
+        since: datetime.datetime | datetime.timedelta | None = None,
+        tail: int | None = None,
+        follow: bool = False,
+        timeout: float = 30.0,
+    ) -> Iterator[LogLine]:
+        """What planner and workers logged about a job, by time; with `follow` also what follows, until it has ended.
+
+        Only what `worker` logged, what is not older than `since` (a time, or how long ago), the last `tail` lines. A
+        planner that is started again meanwhile is waited for; `timeout` is that of each call. Warns of lines that are
+        not kept.
+        """
+        reader = LogReader(name, worker, since, tail, follow)
+        while True:
+            try:
+                response = self._stubs.ListJobLogs(reader.request, timeout=timeout)
+            except grpc.RpcError as error:
+                reader.check(as_error(error, self.address))
+            else:
+                yield from reader.take(response)
+                if reader.done:
+                    return
+            time.sleep(ASK_EVERY)
+
     def wait(self, name: str) -> Job:
         """The job at its end, with its plan."""
         for _ in self.watch(name):
@@ -189,6 +219,30 @@ class AsyncClient:
             finally:
                 stream.cancel()
             await asyncio.sleep(_PAUSE)
+
+    async def logs(
+        self,
+        name: str,
+        *,
+        worker: str = "",
+        since: datetime.datetime | datetime.timedelta | None = None,
+        tail: int | None = None,
+        follow: bool = False,
+        timeout: float = 30.0,
+    ) -> AsyncIterator[LogLine]:
+        """As Client.logs."""
+        reader = LogReader(name, worker, since, tail, follow)
+        while True:
+            try:
+                response = await self._stubs.ListJobLogs(reader.request, timeout=timeout)
+            except grpc.RpcError as error:
+                reader.check(as_error(error, self.address))
+            else:
+                for line in reader.take(response):
+                    yield line
+                if reader.done:
+                    return
+            await asyncio.sleep(ASK_EVERY)
 
     async def wait(self, name: str) -> Job:
         """As Client.wait."""

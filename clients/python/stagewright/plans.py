@@ -266,6 +266,41 @@ def by_name(plan: Plan) -> str:
     return json.dumps(written)
 
 
+def found_for(plan: Plan | str | os.PathLike | None) -> list[str]:
+    """The names of the devices that a plan which was found gives work, in the order of its cluster; none of a plan by
+    hand, and none of one for a preset, which goes by numbers."""
+    if plan is None or isinstance(plan, Plan):
+        if plan is None or plan.preset:
+            return []
+        names = [device.name for device in plan.devices]
+        stages = [stage.devices for stage in plan.stages]
+    else:
+        document = _read_json(plan)
+        if isinstance(document, dict) and "response" in document:
+            return found_for(load_plan(plan))
+        if not isinstance(document, dict) or "termination" not in document:
+            return []
+        names = [report.get("device") for report in document.get("devices", [])]
+        stages = [stage.get("devices", []) for stage in document.get("stages", [])]
+    at_work = dict.fromkeys(device for stage in stages for device in stage)
+    return [name for name in names if name in at_work] + [name for name in at_work if name not in names]
+
+
+def for_connected(plan: str, devices: list[str], connected: set[str]) -> str:
+    """A plan by hand that was found for `devices`, by their numbers if none of them is connected and there are as many
+    others: a job then takes the first that are free. Otherwise as it is, and the planner says what is missing."""
+    if not devices or len(devices) > len(connected) or connected & set(devices):
+        return plan
+    document = json.loads(plan)
+    numbers = {name: number for number, name in enumerate(devices)}
+    for stage in document["stages"]:
+        stage["devices"] = [numbers[name] for name in stage.get("devices", [])]
+    if "orders" in document:
+        parts = [order.removeprefix("device ").rpartition(":") for order in document["orders"]]
+        document["orders"] = [f"device {numbers.get(name, name)}:{steps}" for name, _, steps in parts]
+    return json.dumps(document)
+
+
 _PASSES = "?FRBIW"  # By number.
 
 

@@ -3,6 +3,7 @@
 try:
     from ._proto import event_pb2 as event_pb
     from ._proto import graph_pb2 as pb
+    from ._proto import job_logs_pb2 as logs_pb
     from ._proto import job_service_pb2 as jobs_pb
     from ._proto import planner_service_pb2 as planner_pb
     from ._proto import program_pb2 as program_pb
@@ -14,4 +15,4 @@ except ImportError as error:
         f"({error}); run clients/python/generate_protos.py (scripts/setup.sh does)"
     ) from error
 
-__all__ = ["event_pb", "jobs_pb", "pb", "planner_pb", "program_pb", "strategy_pb", "workers_pb"]
+__all__ = ["event_pb", "jobs_pb", "logs_pb", "pb", "planner_pb", "program_pb", "strategy_pb", "workers_pb"]

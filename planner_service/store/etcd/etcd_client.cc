@@ -13,6 +13,9 @@ namespace stagewright {
 namespace {
 
 constexpr absl::string_view kScheme = "etcd://";
+// Members answer reads in milliseconds; one that stands still, as with a machine that hangs, does
+// not for as long as connections last.
+constexpr absl::Duration kAskNextAfter = absl::Milliseconds(500);
 
 absl::Status FromGrpc(const grpc::Status& status, const std::string& endpoint, const char* what) {
   if (status.ok()) return absl::OkStatus();
@@ -73,20 +76,66 @@ absl::Status EtcdClient::Try(const char* what, Call call) {
     status = FromGrpc(call(member, context), member.endpoint, what);
     const bool silent = absl::IsDeadlineExceeded(status);
     if (!silent && !absl::IsUnavailable(status)) return status;
-    size_t expected = index;
-    present_.compare_exchange_strong(expected, (index + 1) % members_.size());
+    Move(index, (index + 1) % members_.size());
     if (silent) return status;  // There is no time left.
   }
   return status;
 }
 
+void EtcdClient::Move(size_t from, size_t to) { present_.compare_exchange_strong(from, to); }
+
+// A read that one member was asked.
+struct EtcdClient::Question {
+  size_t member = 0;
+  grpc::ClientContext context;
+  etcdserverpb::RangeResponse response;
+  grpc::Status status;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<etcdserverpb::RangeResponse>> reader;
+};
+
 absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
     const etcdserverpb::RangeRequest& request) {
-  etcdserverpb::RangeResponse response;
-  RETURN_IF_ERROR(Try("Range", [&](const Member& member, grpc::ClientContext& context) {
-    return member.kv->Range(&context, request, &response);
-  }));
-  return response;
+  const auto deadline = absl::ToChronoTime(absl::Now() + patience_);
+  const size_t first = present_;
+  grpc::CompletionQueue answers;
+  std::vector<std::unique_ptr<Question>> asked;
+  size_t unanswered = 0;
+  const auto ask_next = [&] {
+    Question& next = *asked.emplace_back(std::make_unique<Question>());
+    next.member = (first + asked.size() - 1) % members_.size();
+    next.context.set_deadline(deadline);
+    next.reader = members_[next.member].kv->AsyncRange(&next.context, request, &answers);
+    next.reader->Finish(&next.response, &next.status, &next);
+    ++unanswered;
+  };
+  ask_next();
+  absl::Status status;
+  Question* answer = nullptr;
+  while (answer == nullptr && unanswered > 0) {
+    const bool more = asked.size() < members_.size();
+    void* tag = nullptr;
+    bool ok = false;
+    const auto patience = more ? absl::Now() + kAskNextAfter : absl::InfiniteFuture();
+    const auto event = answers.AsyncNext(&tag, &ok, absl::ToChronoTime(patience));
+    if (event == grpc::CompletionQueue::GOT_EVENT) {
+      --unanswered;
+      auto* one = static_cast<Question*>(tag);
+      const absl::Status its = FromGrpc(one->status, members_[one->member].endpoint, "Range");
+      if (!absl::IsDeadlineExceeded(its) && !absl::IsUnavailable(its)) answer = one;
+      // That it may be too much to read says more than that another member is away.
+      if (answer != nullptr || !absl::IsDeadlineExceeded(status)) status = its;
+    }
+    if (answer == nullptr && more) ask_next();
+  }
+  for (const auto& one : asked) one->context.TryCancel();
+  answers.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (answers.Next(&tag, &ok)) {
+  }
+  Move(first, answer == nullptr ? (first + 1) % members_.size() : answer->member);
+  RETURN_IF_ERROR(status);
+  return std::move(answer->response);
 }
 
 absl::Status EtcdClient::Put(const etcdserverpb::PutRequest& request) {

@@ -32,10 +32,13 @@ struct EtcdLease {
 };
 
 // Thread-safe. A call that a member cannot take goes to the next one, as do calls after one that a
-// member left unanswered for `patience`. UNAVAILABLE if none takes it, DEADLINE_EXCEEDED after
-// `patience`, RESOURCE_EXHAUSTED if the cluster's space is used up. In the first two cases it may
-// have been done all the same, as may a transaction that is answered with unmet conditions: they
-// may be what it did itself, at a member that did not say so.
+// member left unanswered for `patience`. Reads that a member leaves unanswered for half a second
+// are asked of the next one, too, and of the one after it; the first answer counts, and later calls
+// go where it came from. Nothing else is asked twice: a write may be done without an answer.
+// UNAVAILABLE if none takes it, DEADLINE_EXCEEDED after `patience`, RESOURCE_EXHAUSTED if the
+// cluster's space is used up. In the first two cases it may have been done all the same, as may a
+// transaction that is answered with unmet conditions: they may be what it did itself, at a member
+// that did not say so.
 class EtcdClient {
  public:
   // Without credentials in the clear.
@@ -63,8 +66,11 @@ class EtcdClient {
     std::unique_ptr<etcdserverpb::Lease::Stub> lease;
     std::unique_ptr<etcdserverpb::Watch::Stub> watch;
   };
+  struct Question;
   template <typename Call>
   absl::Status Try(const char* what, Call call);
+  // Calls go to `to` from now on if they went to `from`.
+  void Move(size_t from, size_t to);
 
   std::vector<Member> members_;
   const absl::Duration patience_;

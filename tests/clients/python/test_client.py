@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import datetime
 import inspect
 import json
 
@@ -15,7 +16,7 @@ import stagewright
 from stagewright import client as clients
 from stagewright import errors
 from stagewright.plans import plan_from_proto
-from stagewright.proto import event_pb, jobs_pb, planner_pb, strategy_pb, workers_pb
+from stagewright.proto import event_pb, jobs_pb, logs_pb, planner_pb, strategy_pb, workers_pb
 
 
 class Blocking:
@@ -31,13 +32,13 @@ class Blocking:
 
     def __getattr__(self, name):
         method = getattr(self.client, name)
-        if name != "watch":
+        if name not in ("watch", "logs"):
             return lambda *args, **kwargs: self.loop.run_until_complete(method(*args, **kwargs))
 
-        async def collect(*args):
-            return [state async for state in method(*args)]
+        async def collect(*args, **kwargs):
+            return [item async for item in method(*args, **kwargs)]
 
-        return lambda *args: self.loop.run_until_complete(collect(*args))
+        return lambda *args, **kwargs: self.loop.run_until_complete(collect(*args, **kwargs))
 
     def close(self):
         self.loop.run_until_complete(self.client.close())
@@ -157,6 +158,41 @@ def plan_files(tmp_path):
     return by_hand
 
 
+def workers(name: str, devices: int = 5):
+    """The answer of a planner with one worker."""
+    there = jobs_pb.ListWorkersResponse()
+    worker = there.workers.add(name=name)
+    for number in range(devices):
+        worker.devices.add(name=f"cpu{number}")
+    return lambda request, context: there
+
+
+def test_plans_for_devices_that_are_not_there_go_to_others(connect, tmp_path):
+    plan_files(tmp_path)
+    proto = plan_examples.proto()
+    proto.strategy.orders.add(device=2).steps.add(**{"stage": 2, "pass": strategy_pb.PASS_FORWARD})
+    plan = plan_from_proto(proto, plan_examples.graph())
+
+    def sent(plan, **there):
+        asked = []
+
+        def answer(request, context):
+            asked.append(request.spec)
+            return jobs_pb.SubmitJobResponse(job=job())
+
+        with PlannerDouble(SubmitJob=answer, ListWorkers=workers(**there)) as planner:
+            connect(planner.address).submit(
+                graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan
+            )
+        return json.loads(asked[0].plan_options.manual)
+
+    numbered = sent(plan, name="other")
+    assert [stage["devices"] for stage in numbered["stages"]] == [[0], [1], [2], [3], [4]]
+    assert numbered["orders"] == ["device 2: F2.0"]
+    for there in (dict(name="other", devices=4), dict(name="left")):  # The planner says which are missing.
+        assert [stage["devices"] for stage in sent(plan, **there)["stages"]] == [[n] for n in plan_examples.DEVICES]
+
+
 def test_plans_and_plan_files_are_run(connect, tmp_path):
     by_hand = plan_files(tmp_path)
     asked = []
@@ -165,7 +201,7 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
         asked.append(request.spec)
         return jobs_pb.SubmitJobResponse(job=job())
 
-    with PlannerDouble(SubmitJob=answer) as planner:
+    with PlannerDouble(SubmitJob=answer, ListWorkers=workers("left")) as planner:
         client = connect(planner.address)
         for_preset = dataclasses.replace(plan_examples.plan(), preset="cpu:5")
         files = [tmp_path / f"{name}.json" for name in ("saved", "hand", "shown")]
@@ -183,7 +219,7 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
     }  # fmt: skip
     assert (named["kind"], named["asynchronous"]) == ("graph", False)
     assert (json.loads(hand.plan_options.manual), hand.planner) == (by_hand, "manual")
-    stage = {"nodes": ["n0"], "devices": ["a"], "micro_batch": 4, "k": 1}
+    stage = {"nodes": ["n0"], "devices": [0], "micro_batch": 4, "k": 1}  # "a" is not there.
     assert json.loads(shown.plan_options.manual) == {"kind": "graph", "batch_statistics": "micro", "stages": [stage]}
 
 
@@ -203,7 +239,7 @@ def test_a_plan_by_name_says_all_that_its_strategy_does(connect, tmp_path):
         return jobs_pb.SubmitJobResponse(job=job())
 
     plan = plan_from_proto(proto, plan_examples.graph())
-    with PlannerDouble(SubmitJob=answer) as planner:
+    with PlannerDouble(SubmitJob=answer, ListWorkers=workers("left")) as planner:
         connect(planner.address).submit(
             graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan
         )
@@ -377,6 +413,68 @@ def test_watch_does_not_wait_for_ever(connect, monkeypatch):
 
     with PlannerDouble(WatchJob=answer) as planner, pytest.raises(errors.UnreachableError):
         list(connect(planner.address).watch("jobs/1"))
+
+
+def log_line(position: int, worker: str = "", **fields: str) -> "logs_pb.JobLogLine":
+    made = logs_pb.JobLogLine(position=position, time_ns=position * 10**9, message=f"line {position}", worker=worker)
+    made.fields.extend(logs_pb.LogField(key=key, value=value) for key, value in fields.items())
+    return made
+
+
+def test_lines_of_a_log_are_chosen_as_on_the_command_line(connect):
+    lines = [log_line(1), log_line(2, "w0", step="7"), log_line(3, "w1"), log_line(4, "w0")]
+    lines[1].level = logs_pb.LOG_LEVEL_WARNING
+    log = logs_pb.ListJobLogsResponse(lines=lines, state=event_pb.JOB_STATE_RUNNING)
+    with PlannerDouble(ListJobLogs=lambda *_: log) as planner:
+        client = connect(planner.address)
+
+        def messages(**chosen):
+            return [line.message for line in client.logs("jobs/1", **chosen)]
+
+        at = datetime.datetime.fromtimestamp(2, datetime.timezone.utc)
+        assert messages() == ["line 1", "line 2", "line 3", "line 4"]
+        assert messages(worker="w0") == ["line 2", "line 4"]
+        assert messages(since=at) == ["line 2", "line 3", "line 4"]
+        assert messages(since=datetime.timedelta(hours=1)) == []
+        assert messages(tail=1) == ["line 4"]
+        assert messages(tail=0) == []
+        (line, *_) = client.logs("jobs/1", worker="w0")
+        assert (line.level, line.fields, line.time) == ("warning", {"step": "7"}, at)
+        assert str(line) == "1970-01-01T00:00:02.000+00:00 warning line 2 worker=w0 step=7"
+        with pytest.raises(ValueError, match="tail: -1"):
+            messages(tail=-1)
+
+
+def test_a_log_is_followed_over_a_planner_that_goes_away_until_the_job_has_ended(connect, monkeypatch):
+    monkeypatch.setattr(clients, "ASK_EVERY", 0.0)
+    running, ended = event_pb.JOB_STATE_RUNNING, event_pb.JOB_STATE_SUCCEEDED
+    script = [
+        dict(lines=[log_line(1), log_line(2)], state=running),
+        grpc.StatusCode.CANCELLED,
+        dict(lines=[log_line(3)], state=ended),
+        dict(lines=[log_line(4)], state=ended, dropped=5),
+    ]
+    after = []
+
+    def answer(request, context):
+        after.append(request.after_position)
+        step = script[len(after) - 1]
+        if isinstance(step, grpc.StatusCode):
+            context.abort(step, "gone")
+        return logs_pb.ListJobLogsResponse(**step)
+
+    with PlannerDouble(ListJobLogs=answer) as planner, pytest.warns(UserWarning, match="jobs/1: 5 lines"):
+        found = list(connect(planner.address).logs("jobs/1", tail=1, follow=True))
+    assert [line.message for line in found] == ["line 2", "line 3", "line 4"]
+    assert after == [0, 2, 2, 3]
+
+
+def test_a_log_that_there_is_not_is_an_error(connect):
+    def answer(request, context):
+        context.abort(grpc.StatusCode.NOT_FOUND, "there is no jobs/9")
+
+    with PlannerDouble(ListJobLogs=answer) as planner, pytest.raises(errors.NotFoundError, match="no jobs/9"):
+        list(connect(planner.address).logs("jobs/9", follow=True))
 
 
 def test_both_clients_have_the_same_calls_and_their_parameters_are_shown():

@@ -103,12 +103,22 @@ TEST_F(NamedDevicesLifeTest, OneThatNoWorkerHasIsRefusedAtOnce) {
     EXPECT_TRUE(absl::IsInvalidArgument(refused));
     EXPECT_EQ(
         refused.message(),
-        "spec.plan_options.manual names the device \"z/cpu0\", which no connected worker has");
+        "spec.plan_options.manual names the device \"z/cpu0\", which no connected worker has; 1 "
+        "device is connected: start workers, or plan for what is there");
   }
   v1::JobSpec one = Plan({"a/cpu0"});
   one.set_num_devices(2);
   EXPECT_EQ(harness_.jobs->Submit(one, "").status().message(),
             "spec.num_devices is 2, but the plan names 1 device");
+}
+
+TEST(CheckNamedDevicesTest, NamesThoseThatAreMissingUpToEight) {
+  JobRequest request;
+  for (int i = 10; i < 20; ++i) request.named_devices.push_back(absl::StrCat("n/", i));
+  EXPECT_EQ(CheckNamedDevices(request, {}).message(),
+            "spec.plan_options.manual names the devices \"n/10\", \"n/11\", \"n/12\", \"n/13\", "
+            "\"n/14\", \"n/15\", \"n/16\", \"n/17\", 2 more, which no connected worker has; 0 "
+            "devices are connected: start workers, or plan for what is there");
 }
 
 TEST_F(NamedDevicesLifeTest, OneThatAWorkerMayBringBackIsAskedForAgain) {

@@ -125,6 +125,46 @@ TEST(NamedDevicesTest, ThoseThatHoldThemMakeRoomOrNobodyDoes) {
   EXPECT_EQ(ToText(PlaceJobs(state, {})), "waits 1 room");
 }
 
+TEST(NamedDevicesTest, WhatIsKeptIsLentToPreemptibleJobsOfLowerPriority) {
+  QueueState state = AFreeAndBHeld(0, {Names(1, {"a", "b"}, 2), Waits(2, 1), Waits(3, 1, 2)});
+  state.waiting[1].preemptible = state.waiting[2].preemptible = true;
+  QueueDecision decision = PlaceJobs(state, {});
+  EXPECT_EQ(ToText(decision), "starts 2:1 | waits 1 named, 3 devices");
+  EXPECT_THAT(decision.starts[0].named, ElementsAre("a"));
+  state.waiting[1] = Names(2, {"a"});
+  EXPECT_EQ(ToText(PlaceJobs(state, {})), "waits 1 named, 3 devices, 2 named");
+  state.waiting[1].preemptible = true;
+  decision = PlaceJobs(state, {});
+  EXPECT_EQ(ToText(decision), "starts 2:1 | waits 1 named, 3 devices");
+  EXPECT_THAT(decision.starts[0].named, ElementsAre("a"));
+  // In moments it would have to go again.
+  state.holding[0].preemptible = true;
+  EXPECT_EQ(ToText(PlaceJobs(state, {})), "preempts 9 for 1 | waits 1 room, 3 devices, 2 named");
+}
+
+TEST(NamedDevicesTest, WhatIsLentComesBackWhenTheRestIsFree) {
+  QueueState state = AFreeAndBHeld(0, {Names(1, {"a", "b"}, 2)});
+  state.holding.push_back(Holds(8, 1));
+  state.holding[1].preemptible = true;
+  state.devices.free = 0;
+  state.named["a"] = HeldBy(8);
+  EXPECT_EQ(ToText(PlaceJobs(state, {})), "waits 1 named");
+  state.holding.erase(state.holding.begin());
+  state.named["b"] = kFree;
+  state.devices.free = 1;
+  EXPECT_EQ(ToText(PlaceJobs(state, {})), "preempts 8 for 1 | waits 1 room");
+}
+
+TEST(NamedDevicesTest, AsFewAreLentAsAJobNeeds) {
+  QueueState state = AFreeAndBHeld(1, {Names(1, {"a", "b"}, 2), Waits(2, 1), Waits(3, 1)});
+  state.waiting[1].most = 2;
+  state.waiting[1].preemptible = state.waiting[2].preemptible = true;
+  const QueueDecision decision = PlaceJobs(state, {});
+  EXPECT_EQ(ToText(decision), "starts 2:1, 3:1 | waits 1 named");
+  EXPECT_THAT(decision.starts[0].named, IsEmpty());
+  EXPECT_THAT(decision.starts[1].named, ElementsAre("a"));
+}
+
 // Devices d0 to d7 with random holders, and jobs of which some name some.
 QueueState RandomNames(testing::Rng& rng) {
   QueueState state = testing::RandomState(rng);

@@ -55,6 +55,20 @@ RunCheckpoints::~RunCheckpoints() {
   if (thread.joinable()) thread.join();
 }
 
+void RunCheckpoints::CompleteEarlier(const Graph& graph) {
+  if (!prepare_.has_unwritten()) return;
+  const v1::WriteManifest& message = prepare_.unwritten();
+  // Another worker may have been first, or the one that died with it written.
+  if (ReadManifest(CheckpointDirectory(root_, message.step())).ok()) return;
+  const absl::Status status = CompleteShares(message, graph);
+  if (status.ok()) return;
+  Log(LogLevel::kWarning, "a checkpoint of an earlier attempt cannot be completed",
+      {{"job", prepare_.job()},
+       {"generation", prepare_.generation()},
+       {"step", message.step()},
+       {"why", status.message()}});
+}
+
 absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   const v1::JobSpec& spec = prepare_.spec();
   std::vector<std::string> paths;
@@ -271,7 +285,7 @@ void RunCheckpoints::Loop() {
   }
 }
 
-void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {
+absl::Status RunCheckpoints::CompleteShares(const v1::WriteManifest& message, const Graph& graph) {
   const v1::JobSpec& spec = prepare_.spec();
   Manifest manifest;
   manifest.step = message.step();
@@ -282,14 +296,16 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   manifest.graph = graph.name();
   manifest.graph_fingerprint = Fingerprint(graph);
   manifest.run = run_;
-  manifest.generation = prepare_.generation();
+  manifest.generation = message.generation();
   for (const v1::CheckpointFile& file : message.files())
     manifest.files.push_back({file.name(), file.bytes(), file.crc32()});
-  absl::Status status = CheckOwned();
-  if (status.ok()) {
-    status =
-        CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
-  }
+  RETURN_IF_ERROR(CheckOwned());
+  return CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
+}
+
+void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {
+  const v1::JobSpec& spec = prepare_.spec();
+  const absl::Status status = CompleteShares(message, graph);
   // Writing may have taken so long that a later generation goes on from an older checkpoint.
   if (status.ok() && CheckOwned().ok()) {
     std::set<std::string> runs = {run_};

@@ -33,6 +33,10 @@ class RunCheckpoints {
   // Waits for all manifests that are to be written.
   ~RunCheckpoints();
 
+  // Before Resume: completes a checkpoint of an earlier generation, of the same graph, whose shares
+  // are written and whose manifest is not, if the planner knows of one. Where that fails the run
+  // resumes from an older one; a warning is logged.
+  void CompleteEarlier(const Graph& graph);
   // Finds the checkpoint that the run resumes from, if it does, and tells it in `prepared`. Errors
   // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another job has left
   // something, unless it is to overwrite that.
@@ -80,6 +84,7 @@ class RunCheckpoints {
   void AwaitGoOn(DeviceId device);
   void Loop();
   void Report(DeviceId device, const CheckpointReport& report, bool too_late);
+  absl::Status CompleteShares(const v1::WriteManifest& message, const Graph& graph);
   void DoComplete(const v1::WriteManifest& message, const Graph& graph);
   void ReportCompleted(const v1::WriteManifest& message, const absl::Status& status);
 

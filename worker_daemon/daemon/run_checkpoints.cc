@@ -13,7 +13,8 @@
 namespace stagewright {
 namespace {
 
-constexpr char kNoRun[] = "";  // In the manifests of older versions.
+constexpr size_t kToldAgain = 2;  // Shares of a device.
+constexpr char kNoRun[] = "";     // In the manifests of older versions.
 
 // An asynchronous program runs empty for a checkpoint, which its losses depend on: it does so after
 // the steps that were asked for only.
@@ -226,19 +227,22 @@ void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
   }
   {
     absl::MutexLock lock(&mutex_);
-    v1::ConnectRequest& newest = shares_[{device, written->skipped()}];
-    if (newest.shard_written().step() <= report.step) newest = message;
+    auto& newest = shares_[{device, written->skipped()}];
+    newest[report.step] = message;
+    if (newest.size() > kToldAgain) newest.erase(newest.begin());
   }
   report_(std::move(message));
 }
 
 void RunCheckpoints::RepeatShares() {
-  std::map<std::pair<DeviceId, bool>, v1::ConnectRequest> shares;
+  std::vector<v1::ConnectRequest> shares;
   {
     absl::MutexLock lock(&mutex_);
-    shares = shares_;
+    for (const auto& [device, newest] : shares_) {
+      for (const auto& [step, message] : newest) shares.push_back(message);
+    }
   }
-  for (auto& [device, message] : shares) report_(std::move(message));
+  for (v1::ConnectRequest& message : shares) report_(std::move(message));
 }
 
 void RunCheckpoints::Complete(const v1::WriteManifest& message,

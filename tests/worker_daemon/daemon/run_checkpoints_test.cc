@@ -431,17 +431,18 @@ TEST_F(HoldTest, WhoIsFurtherOnSaysSoAndDoesNotWait) {
   EXPECT_TRUE(jobs_[1].holds());
 }
 
-TEST_F(HoldTest, TellsTheNewestShareOfEachDeviceAgain) {
-  for (const int64_t step : {4, 6}) {
+TEST_F(HoldTest, TellsTheNewestSharesOfEachDeviceAgain) {
+  for (const int64_t step : {2, 4, 6}) {
     CheckpointReport report;
     report.step = step;
     jobs_[0].on_checkpoint(report);
   }
   shards_.clear();
   checkpoints_->RepeatShares();
-  ASSERT_EQ(shards_.size(), 1u);
+  ASSERT_EQ(shards_.size(), 2u);
   EXPECT_EQ(shards_[0].device(), 0);
-  EXPECT_EQ(shards_[0].step(), 6);
+  EXPECT_EQ(shards_[0].step(), 4);
+  EXPECT_EQ(shards_[1].step(), 6);
 }
 
 TEST_F(HoldTest, TellsAShareAgainThatCameAfterASkippedCheckpoint) {

@@ -9,6 +9,8 @@ cd "$STAGEWRIGHT_ROOT"
 usage() {
   cat <<USAGE
 usage: scripts/fault.sh workers [FAULTS [SEED]]    default: 60 1; on workers of jobs that train
+       scripts/fault.sh combined [CASES [SEED [WORKERS...]]]
+                                                   default: 60 1; several faults at once, on workers and planner of jobs that train
        scripts/fault.sh times [DEATHS]             default: 20; from the death of a worker to the job's next step
        scripts/fault.sh planner [KILLS [SEED]]     default: 200 1; of a planner, under clients that keep a history
        scripts/fault.sh leader [FAULTS [SEED]]     default: 30 1; of the leader of three planners over etcd, likewise
@@ -21,6 +23,7 @@ what=${1:-}
 [[ $# -gt 0 ]] && shift
 case $what in
   workers) program=faults ;;
+  combined) program=combined_faults ;;
   times) program=recovery_time ;;
   planner) program=planner_kills ;;
   leader) program=leader_faults ;;

@@ -497,6 +497,7 @@ void JobLife::OnConnected(JobRecord& record, const std::string& worker) {
   Job& job = record.job;
   Run& run = *record.run;
   if (!run.Connect(worker, absl::Now())) return;
+  record.unwritten.reset();
   job.metrics.total_steps = run.total_steps();
   record.start_took = absl::Now() - run.begun();
   record.growth_pauses.NoteRun(options_.growth_pause, Now());

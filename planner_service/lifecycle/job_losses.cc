@@ -108,10 +108,13 @@ void JobLife::OnLost(const std::string& worker, const std::string& why, bool sil
       continue;
     records_.Note(job, EventKind::kWorkerLost, why, worker);
     const bool starting = job.state == JobState::kStarting;
+    // A loss before it that is not made good is as much the cause.
+    const std::string before =
+        record.run->lost().empty() ? std::string() : absl::StrCat(job.message, "; ");
     const std::string message =
-        starting
-            ? absl::StrCat("worker ", worker, " was lost while starting: ", why)
-            : absl::StrCat("worker ", worker, " was lost after step ", job.metrics.step, ": ", why);
+        starting ? absl::StrCat("worker ", worker, " was lost while starting: ", why)
+                 : absl::StrCat(before, "worker ", worker, " was lost after step ",
+                                job.metrics.step, ": ", why);
     record.run->Lose(worker);
     if (starting || (!record.run->given_up.ok() && !record.run->recovered)) {
       FailOrRestart(record, CauseOf(*record.run), message);

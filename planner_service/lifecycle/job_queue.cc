@@ -427,6 +427,9 @@ void JobLife::TryStart(JobRecord& record) {
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
   message.mutable_prepare()->set_transport_key(NewTransportKey(registered, job.devices));
   const v1::ConnectResponse graph = GraphMessage(job);
+  if (record.unwritten.has_value() && message.prepare().restart() &&
+      record.unwritten->graph_sha256 == graph.needed_graph().graph_sha256())
+    *message.mutable_prepare()->mutable_unwritten() = record.unwritten->manifest;
   for (const auto& [worker, devices] : record.run->workers()) {
     v1::Prepare& prepare = *message.mutable_prepare();
     SetDevices(job, devices, prepare);

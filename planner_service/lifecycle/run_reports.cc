@@ -200,10 +200,15 @@ void NoteFinished(JobRecords& records, JobRecord& record, const std::string& wor
 void SaveManifest(JobRecords& records, JobRecord& record) {
   const Run& run = *record.run;
   const auto& written = run.checkpoints().without_manifest();
-  if (!written.has_value() || !run.lost().contains(run.first_worker())) return;
+  if (!written.has_value()) return;
+  // Whoever is to write it may be dead by now, and all others, too.
+  const v1::ConnectResponse manifest = ManifestMessage(record.job, *written);
+  record.unwritten = {manifest.write_manifest(),
+                      GraphMessage(record.job).needed_graph().graph_sha256()};
+  if (!run.lost().contains(run.first_worker())) return;
   for (const auto& [worker, devices] : run.workers()) {
     if (run.lost().contains(worker)) continue;
-    return records.Send(record, worker, ManifestMessage(record.job, *written));
+    return records.Send(record, worker, manifest);
   }
 }
 

@@ -35,7 +35,8 @@ void NoteFinished(JobRecords& records, JobRecord& record, const std::string& wor
                   const v1::Finished& message);
 
 // The run is over because of the workers that it lost: a checkpoint that lacks nothing but its
-// manifest gets that from one of the others, which writes it before it says that the run has ended.
+// manifest gets that from one of the others, which writes it before it says that the run has ended,
+// or else from those of the next run. O(graph) if there is one.
 void SaveManifest(JobRecords& records, JobRecord& record);
 
 // A worker whose stream broke carries on with its part: it is told again whatever it may have

@@ -38,6 +38,12 @@ struct VainGrowth {
   v1::PlanBasis basis;     // Its devices; operators are the job's.
 };
 
+// A checkpoint of an earlier run whose shares are all written, and whose manifest may not be.
+struct UnwrittenCheckpoint {
+  v1::WriteManifest manifest;
+  std::string graph_sha256;  // What its stages were of.
+};
+
 struct JobRecord {
   Job job;
   std::optional<Job> told;             // As it was told last, unless it has ended.
@@ -72,6 +78,7 @@ struct JobRecord {
   size_t least_devices = 0;                      // It needs, as far as is known; 0: not known.
   JobLog log;                                    // Since this planner started.
   bool write_log = false;                        // It has more than the store.
+  std::optional<UnwrittenCheckpoint> unwritten;  // Until a run has resumed.
 };
 
 // The job as others may see it.

@@ -67,10 +67,13 @@ class FaultySystem(Processes):
         self.await_workers(workers)
 
     def start_worker(self, name: str, *flags: str, prefix: tuple | list = ()):
-        if name not in self.proxies:
-            self.proxies[name] = TcpProxy(int(self.address.rpartition(":")[2]))
-        self.worker_address = f"127.0.0.1:{self.proxies[name].port}"
+        self.worker_address = f"127.0.0.1:{self.proxy_of(name).port}"
         return super().start_worker(name, *flags, prefix=[*prefix, *self.storage.prefix(name)])
+
+    def proxy_of(self, worker: str) -> TcpProxy:
+        if worker not in self.proxies:
+            self.proxies[worker] = TcpProxy(int(self.address.rpartition(":")[2]))
+        return self.proxies[worker]
 
     def fill_disk(self, full: bool) -> None:
         """A file may not grow beyond 1 KiB: what a full disk is where nothing can be mounted."""

@@ -13,7 +13,8 @@
 namespace stagewright {
 namespace {
 
-constexpr char kNoRun[] = "";  // In the manifests of older versions.
+constexpr size_t kToldAgain = 2;  // Shares of a device.
+constexpr char kNoRun[] = "";     // In the manifests of older versions.
 
 // An asynchronous program runs empty for a checkpoint, which its losses depend on: it does so after
 // the steps that were asked for only.
@@ -53,6 +54,20 @@ RunCheckpoints::~RunCheckpoints() {
     thread = std::move(thread_);
   }
   if (thread.joinable()) thread.join();
+}
+
+void RunCheckpoints::CompleteEarlier(const Graph& graph) {
+  if (!prepare_.has_unwritten()) return;
+  const v1::WriteManifest& message = prepare_.unwritten();
+  // Another worker may have been first, or the one that died with it written.
+  if (ReadManifest(CheckpointDirectory(root_, message.step())).ok()) return;
+  const absl::Status status = CompleteShares(message, graph);
+  if (status.ok()) return;
+  Log(LogLevel::kWarning, "a checkpoint of an earlier attempt cannot be completed",
+      {{"job", prepare_.job()},
+       {"generation", prepare_.generation()},
+       {"step", message.step()},
+       {"why", status.message()}});
 }
 
 absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
@@ -212,19 +227,22 @@ void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
   }
   {
     absl::MutexLock lock(&mutex_);
-    v1::ConnectRequest& newest = shares_[{device, written->skipped()}];
-    if (newest.shard_written().step() <= report.step) newest = message;
+    auto& newest = shares_[{device, written->skipped()}];
+    newest[report.step] = message;
+    if (newest.size() > kToldAgain) newest.erase(newest.begin());
   }
   report_(std::move(message));
 }
 
 void RunCheckpoints::RepeatShares() {
-  std::map<std::pair<DeviceId, bool>, v1::ConnectRequest> shares;
+  std::vector<v1::ConnectRequest> shares;
   {
     absl::MutexLock lock(&mutex_);
-    shares = shares_;
+    for (const auto& [device, newest] : shares_) {
+      for (const auto& [step, message] : newest) shares.push_back(message);
+    }
   }
-  for (auto& [device, message] : shares) report_(std::move(message));
+  for (v1::ConnectRequest& message : shares) report_(std::move(message));
 }
 
 void RunCheckpoints::Complete(const v1::WriteManifest& message,
@@ -271,7 +289,7 @@ void RunCheckpoints::Loop() {
   }
 }
 
-void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {
+absl::Status RunCheckpoints::CompleteShares(const v1::WriteManifest& message, const Graph& graph) {
   const v1::JobSpec& spec = prepare_.spec();
   Manifest manifest;
   manifest.step = message.step();
@@ -282,14 +300,16 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   manifest.graph = graph.name();
   manifest.graph_fingerprint = Fingerprint(graph);
   manifest.run = run_;
-  manifest.generation = prepare_.generation();
+  manifest.generation = message.generation();
   for (const v1::CheckpointFile& file : message.files())
     manifest.files.push_back({file.name(), file.bytes(), file.crc32()});
-  absl::Status status = CheckOwned();
-  if (status.ok()) {
-    status =
-        CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
-  }
+  RETURN_IF_ERROR(CheckOwned());
+  return CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
+}
+
+void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {
+  const v1::JobSpec& spec = prepare_.spec();
+  const absl::Status status = CompleteShares(message, graph);
   // Writing may have taken so long that a later generation goes on from an older checkpoint.
   if (status.ok() && CheckOwned().ok()) {
     std::set<std::string> runs = {run_};

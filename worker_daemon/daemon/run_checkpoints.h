@@ -33,6 +33,10 @@ class RunCheckpoints {
   // Waits for all manifests that are to be written.
   ~RunCheckpoints();
 
+  // Before Resume: completes a checkpoint of an earlier generation, of the same graph, whose shares
+  // are written and whose manifest is not, if the planner knows of one. Where that fails the run
+  // resumes from an older one; a warning is logged.
+  void CompleteEarlier(const Graph& graph);
   // Finds the checkpoint that the run resumes from, if it does, and tells it in `prepared`. Errors
   // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another job has left
   // something, unless it is to overwrite that.
@@ -57,7 +61,9 @@ class RunCheckpoints {
   // The newest step that an asynchronous program is flushed after by agreement; 0: none.
   int64_t flush_after() const { return flushes_.settled(); }
 
-  // Tells the newest share of each device once more, and the newest that it skipped.
+  // Tells the two newest shares of each device once more, and those that it skipped: the newest may
+  // be of a checkpoint that a worker that died has not written, the one before is of one that it
+  // has.
   void RepeatShares();
 
   // Writes the manifest, prunes older checkpoints and reports, on the one thread that does this, in
@@ -80,6 +86,7 @@ class RunCheckpoints {
   void AwaitGoOn(DeviceId device);
   void Loop();
   void Report(DeviceId device, const CheckpointReport& report, bool too_late);
+  absl::Status CompleteShares(const v1::WriteManifest& message, const Graph& graph);
   void DoComplete(const v1::WriteManifest& message, const Graph& graph);
   void ReportCompleted(const v1::WriteManifest& message, const absl::Status& status);
 
@@ -97,9 +104,10 @@ class RunCheckpoints {
   std::map<DeviceId, int64_t> reached_ ABSL_GUARDED_BY(mutex_);  // Steps each device has done.
   int64_t hold_after_ ABSL_GUARDED_BY(mutex_) = 0;               // Steps; 0: none.
   std::set<DeviceId> holding_ ABSL_GUARDED_BY(mutex_);
-  // The newest reports of each device. One that is skipped may be told before that which it is
-  // skipped for, and does not stand for it.
-  std::map<std::pair<DeviceId, bool>, v1::ConnectRequest> shares_ ABSL_GUARDED_BY(mutex_);
+  // The newest reports of each device, by step. One that is skipped may be told before that which
+  // it is skipped for, and does not stand for it.
+  std::map<std::pair<DeviceId, bool>, std::map<int64_t, v1::ConnectRequest>> shares_
+      ABSL_GUARDED_BY(mutex_);
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;       // Step of the newest manifest; 0: none.
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;

@@ -157,6 +157,7 @@ absl::Status WorkerRun::DoPrepare() {
   total_steps_ = base.steps;
   training_.optimizer.schedule = ForJob(training_.optimizer.schedule, total_steps_);
   v1::ConnectRequest message;
+  checkpoints_.CompleteEarlier(*graph_);
   RETURN_IF_ERROR(checkpoints_.Resume(message.mutable_prepared()));
   first_step_ = message.prepared().first_step();
   std::error_code error;

@@ -164,6 +164,37 @@ TEST_F(JobCheckpointsTest, AManifestThatIsBeingWrittenIsNotWrittenTwice) {
   EXPECT_EQ(Manifests(), 1);
 }
 
+TEST_F(JobCheckpointsTest, WhereAllAreLostTheNextRunWritesTheManifest) {
+  spec_.set_max_restarts(3);
+  Run();
+  harness_.Worker("a").silent_on.insert(Message::kWriteManifest);
+  WriteShares(10);
+  for (const char* worker : {"a", "b"}) harness_.Disconnect(worker);
+  const auto prepared = [this](const std::string& worker) {
+    const auto& heard = harness_.Worker(worker).heard;
+    const auto last = std::find_if(heard.rbegin(), heard.rend(),
+                                   [](const Message& message) { return message.has_prepare(); });
+    return last->prepare();
+  };
+  EXPECT_FALSE(prepared("a").has_unwritten());
+  for (const char* worker : {"a", "b"}) harness_.Connect(worker);
+  harness_.Await(job_, v1::JOB_STATE_RUNNING);
+  ASSERT_EQ(Job().restarts(), 1);
+  for (const char* worker : {"a", "b"}) {
+    EXPECT_EQ(prepared(worker).generation(), 2);
+    EXPECT_EQ(prepared(worker).unwritten().step(), 10);
+    EXPECT_EQ(prepared(worker).unwritten().generation(), 1);
+    EXPECT_FALSE(prepared(worker).unwritten().files().empty());
+  }
+  // That run has resumed from it, or could not.
+  for (const char* worker : {"a", "b"}) harness_.Disconnect(worker);
+  for (const char* worker : {"a", "b"}) harness_.Connect(worker);
+  harness_.PassUntil(absl::Now() + absl::Seconds(3));
+  harness_.Await(job_, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(prepared("a").generation(), 3);
+  EXPECT_FALSE(prepared("a").has_unwritten());
+}
+
 TEST_F(JobCheckpointsTest, AJobThatLosesAWorkerStartsAgainOnWhatIsLeft) {
   spec_.set_max_restarts(1);
   spec_.set_num_devices(2);  // The model does not fit on one.

@@ -236,6 +236,18 @@ TEST_F(JobLossesTest, WithoutRestartsTheFirstCauseIsTheJobs) {
   EXPECT_THAT(Job().message(), Not(HasSubstr("worker c")));
 }
 
+TEST_F(JobLossesTest, WithoutRestartsEachLossIsTold) {
+  spec_.set_max_restarts(0);
+  Run(3);
+  harness_->Disconnect("b");
+  harness_->Disconnect("c");
+  harness_->jobs->OnMessage("a", Failed(job_, 1, kUnavailable));
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job().message(), HasSubstr("worker b was lost after step 0: "));
+  EXPECT_THAT(Job().message(), HasSubstr("; worker c was lost after step 0: "));
+  EXPECT_THAT(Job().message(), HasSubstr("; worker a: device 1 has gone"));
+}
+
 TEST_F(JobLossesTest, WithoutRestartsALossIsTheCauseThoughAnotherTellsFirst) {
   spec_.set_max_restarts(0);
   Run(3);

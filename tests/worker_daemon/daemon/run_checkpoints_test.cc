@@ -69,7 +69,7 @@ class RunCheckpointsTest : public ::testing::Test {
     const auto checkpoints = Taken();
     for (const int64_t step : steps) {
       std::filesystem::create_directories(Directory(step));
-      checkpoints->Complete(Order(step), graph_);
+      checkpoints->Complete(Order(step, prepare_.generation()), graph_);
     }
   }
   absl::Status Refusal() {
@@ -77,10 +77,10 @@ class RunCheckpointsTest : public ::testing::Test {
     return Make()->Resume(&prepared);
   }
 
-  static v1::WriteManifest Order(int64_t step) {
+  static v1::WriteManifest Order(int64_t step, int64_t generation = 1) {
     v1::WriteManifest order;
     order.set_job("jobs/1");
-    order.set_generation(1);
+    order.set_generation(generation);
     order.set_step(step);
     return order;
   }
@@ -319,6 +319,30 @@ TEST_F(RunCheckpointsTest, WhatAnEarlierGenerationStillWritesChangesNothing) {
   EXPECT_THAT(errors_, ElementsAre("", HasSubstr("generation 2's of this job")));
 }
 
+TEST_F(RunCheckpointsTest, WhatAnEarlierGenerationHasNotCompletedIsCompletedFirst) {
+  prepare_.mutable_spec()->set_max_restarts(1);
+  RunWithCheckpoints({10});
+  std::filesystem::create_directories(Directory(20));  // Its shares are written.
+  prepare_.set_restart(true);
+  prepare_.set_generation(2);
+  *prepare_.mutable_unwritten() = Order(20);
+  const auto resumed_from = [this] {  // The output directory may be another worker's already.
+    const auto checkpoints = Make();
+    checkpoints->CompleteEarlier(*graph_);
+    v1::Prepared prepared;
+    EXPECT_EQ(checkpoints->Resume(&prepared), absl::OkStatus());
+    EXPECT_EQ(checkpoints->TakeOutput(), absl::OkStatus());
+    return prepared.first_step();
+  };
+  EXPECT_EQ(resumed_from(), 20);
+  EXPECT_EQ(resumed_from(), 20);
+  EXPECT_EQ(ReadManifest(Directory(20))->generation, 1);
+  // A share that is not there makes the one before the newest.
+  prepare_.mutable_unwritten()->set_step(30);
+  prepare_.mutable_unwritten()->add_files()->set_name("model-00000.safetensors");
+  EXPECT_EQ(resumed_from(), 20);
+}
+
 TEST_F(RunCheckpointsTest, ARunThatIsOverBeginsToWriteNothing) {
   const auto checkpoints = Taken();
   DeviceJob job;
@@ -407,17 +431,18 @@ TEST_F(HoldTest, WhoIsFurtherOnSaysSoAndDoesNotWait) {
   EXPECT_TRUE(jobs_[1].holds());
 }
 
-TEST_F(HoldTest, TellsTheNewestShareOfEachDeviceAgain) {
-  for (const int64_t step : {4, 6}) {
+TEST_F(HoldTest, TellsTheNewestSharesOfEachDeviceAgain) {
+  for (const int64_t step : {2, 4, 6}) {
     CheckpointReport report;
     report.step = step;
     jobs_[0].on_checkpoint(report);
   }
   shards_.clear();
   checkpoints_->RepeatShares();
-  ASSERT_EQ(shards_.size(), 1u);
+  ASSERT_EQ(shards_.size(), 2u);
   EXPECT_EQ(shards_[0].device(), 0);
-  EXPECT_EQ(shards_[0].step(), 6);
+  EXPECT_EQ(shards_[0].step(), 4);
+  EXPECT_EQ(shards_[1].step(), 6);
 }
 
 TEST_F(HoldTest, TellsAShareAgainThatCameAfterASkippedCheckpoint) {

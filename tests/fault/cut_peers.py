@@ -1,0 +1,69 @@
+"""Workers that reach the planner and no longer each other: a library is loaded before a worker whose TCP connections to all
+but the planner carry nothing while a file is there, as on a network that lost a route."""
+
+import os
+import pathlib
+import subprocess
+
+SOURCE = """
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static int is_cut(int fd) {
+  struct sockaddr_storage peer;
+  socklen_t size = sizeof peer;
+  const char *mark = getenv("CUT_OFF_WHILE");
+  if (access(mark, F_OK) != 0 || getpeername(fd, (struct sockaddr *)&peer, &size) != 0) return 0;
+  if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) return 0;
+  int port = ntohs(peer.ss_family == AF_INET ? ((struct sockaddr_in *)&peer)->sin_port
+                                             : ((struct sockaddr_in6 *)&peer)->sin6_port);
+  return port != atoi(getenv("PLANNER_PORT"));
+}
+#define CUTS(name, parameters, arguments)                                               \\
+  ssize_t name parameters {                                                             \\
+    if (is_cut(fd)) {                                                                   \\
+      usleep(1000);                                                                     \\
+      errno = EAGAIN;                                                                   \\
+      return -1;                                                                        \\
+    }                                                                                   \\
+    return ((ssize_t(*) parameters)dlsym(RTLD_NEXT, #name)) arguments;                  \\
+  }
+CUTS(send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags))
+CUTS(recv, (int fd, void *data, size_t size, int flags), (fd, data, size, flags))
+CUTS(sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+CUTS(recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
+CUTS(writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))
+CUTS(readv, (int fd, const struct iovec *parts, int count), (fd, parts, count))
+"""
+
+
+class PeerNetwork:
+    """Between workers that are started with its prefix, over TCP also on one machine."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.library = folder / "cut_peers.so"
+        source = folder / "cut_peers.c"
+        source.write_text(SOURCE)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.library, source, "-ldl"], check=True)
+
+    def mark(self, worker: str) -> pathlib.Path:
+        return self.folder / f"{worker}.cut"
+
+    def prefix(self, worker: str, planner_port: int) -> list[str]:
+        preload = ":".join(filter(None, [str(self.library), os.environ.get("LD_PRELOAD", "")]))
+        return [
+            "env", f"LD_PRELOAD={preload}", f"CUT_OFF_WHILE={self.mark(worker)}", f"PLANNER_PORT={planner_port}",
+            "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo",
+        ]  # fmt: skip
+
+    def cut(self, worker: str) -> None:
+        self.mark(worker).touch()
+
+    def heal(self, worker: str) -> None:
+        self.mark(worker).unlink()

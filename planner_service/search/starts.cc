@@ -28,9 +28,9 @@ constexpr int32_t kMostGroups = 64;
 enum class Placement { kInterleaved, kVShaped };
 
 // Where the operators are that all branches share (forks, joins): in one of the groups; on a device
-// of every node, apart from the groups, so that the ports of all nodes carry what a join reads; or
-// on all devices.
-enum class Shared { kInGroups, kOfEveryNode, kOnAll };
+// of every node, so that the ports of all nodes carry what a join reads, apart from the groups or
+// beside what these run there; or on all devices.
+enum class Shared { kInGroups, kOfEveryNode, kBesideGroups, kOnAll };
 
 struct Shape {
   int32_t replicas = 1;  // Devices per group.
@@ -61,6 +61,7 @@ class Layout {
     for (int32_t d = 0; d < cluster.size(); ++d) {
       if (!std::binary_search(shared_.begin(), shared_.end(), d)) rest.push_back(d);
     }
+    if (shape.shared == Shared::kBesideGroups) shared_ = OneOfEveryNode(cluster);
     if (shape.shared == Shared::kOnAll) shared_ = rest;
     const auto replicas = static_cast<size_t>(shape.replicas);
     for (size_t d = 0; d + replicas <= rest.size(); d += replicas) {
@@ -81,6 +82,7 @@ class Layout {
       Place(tree_.root(), all);
     }
     draft_.kind = StrategyKind::kGraph;
+    if (shape_.shared == Shared::kBesideGroups && !apart_) return {};
     if (!SortStages(costs_.problem().operators->dag(), draft_)) draft_.stages.clear();
     draft_.kind = kind;
     return std::move(draft_);
@@ -260,6 +262,7 @@ class Layout {
       if (own >= kWorthCutting * each) work += own;
     }
     if (!heavy.empty() && heavy.size() <= groups.size()) {
+      if (shape_.shared == Shared::kBesideGroups && PlaceApart(heavy, light, groups)) return;
       PlaceBranches(heavy, work, groups);
     } else {
       light.insert(light.begin(), heavy.begin(), heavy.end());
@@ -267,6 +270,41 @@ class Layout {
       return;
     }
     FillUp(light, groups);
+  }
+
+  // As many groups for each heavy branch, and single devices of what is left for the light ones:
+  // to sum their gradients would cost more than replicas save. False unless both are there.
+  bool PlaceApart(const std::vector<int32_t>& heavy, const std::vector<int32_t>& light,
+                  const Groups& groups) {
+    const size_t each = (groups.size() - 1) / heavy.size();
+    if (each == 0 || light.empty()) return false;
+    apart_ = true;
+    auto next = groups.begin();
+    for (int32_t branch : heavy) {
+      const auto last = next + static_cast<std::ptrdiff_t>(each);
+      Place(branch, Groups(next, last));
+      next = last;
+    }
+    double work = 0;
+    for (int32_t branch : light) work += vertex_work_[branch];
+    FillUp(light, SingleDevices(Groups(next, groups.end()), work));
+    return true;
+  }
+
+  // Groups of one device each, which share so much work.
+  Groups SingleDevices(const Groups& groups, double work) {
+    Groups singles;
+    for (int32_t g : groups) {
+      const std::vector<int32_t> devices = groups_[g];
+      for (int32_t d : devices) {
+        singles.push_back(static_cast<int32_t>(groups_.size()));
+        groups_.push_back({d});
+        speeds_.push_back(speeds_[g]);
+        loads_.push_back(0);
+      }
+    }
+    targets_.resize(groups_.size(), work / static_cast<double>(singles.size()));
+    return singles;
   }
 
   // Groups of its own for each branch, by largest remainder.
@@ -321,6 +359,7 @@ class Layout {
   std::vector<double> vertex_work_;  // By vertex of the tree.
   double total_ = 0;
   std::vector<double> speeds_, targets_, loads_;  // By group.
+  bool apart_ = false;                            // PlaceApart had something to do.
   Draft draft_;
 };
 
@@ -340,7 +379,7 @@ void AddShapes(const Problem& problem, const PlanOptions& options, int32_t repli
   const int32_t groups = problem.cluster->size() / replicas;
   if (groups > kMostGroups) return;
   size_t most = static_cast<size_t>(replicas);
-  if (shared == Shared::kOfEveryNode) {
+  if (shared == Shared::kOfEveryNode || shared == Shared::kBesideGroups) {
     most = std::max(most, OneOfEveryNode(*problem.cluster).size());
   } else if (shared == Shared::kOnAll) {
     most = static_cast<size_t>(problem.cluster->size());
@@ -360,8 +399,29 @@ void AddShapes(const Problem& problem, const PlanOptions& options, int32_t repli
   }
 }
 
+// Whether there is a light branch beside a heavy one.
+bool HasUnlikeBranches(const OperatorCosts& costs, const SpTree& tree) {
+  const std::vector<OperatorTime>& times = costs.Share(1).time[0];
+  std::vector<Nanos> work(tree.vertices.size(), 0);
+  for (size_t v = 0; v < tree.vertices.size(); ++v) {
+    const SpTree::Vertex& vertex = tree.vertices[v];
+    if (vertex.kind == SpTree::Kind::kLeaf) {
+      work[v] = times[vertex.leaf].forward + times[vertex.leaf].backward;
+    }
+    for (int32_t child : vertex.children) work[v] += work[child];
+    if (vertex.kind != SpTree::Kind::kParallel) continue;
+    const auto [light, heavy] =
+        std::minmax_element(vertex.children.begin(), vertex.children.end(),
+                            [&](int32_t a, int32_t b) { return work[a] < work[b]; });
+    if (static_cast<double>(work[*light]) < kWorthCutting * static_cast<double>(work[*heavy])) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options, bool branches,
-                          int64_t most_micro_batches) {
+                          bool unlike, int64_t most_micro_batches) {
   std::vector<Shape> shapes;
   const int32_t devices = problem.cluster->size();
   const auto nodes = static_cast<int32_t>(OneOfEveryNode(*problem.cluster).size());
@@ -372,6 +432,10 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options, bo
     }
   }
   if (!branches || nodes == 0) return shapes;
+  for (int32_t replicas : GroupSizes(devices)) {
+    if (!unlike || replicas == devices) continue;
+    AddShapes(problem, options, replicas, Shared::kBesideGroups, most_micro_batches, shapes);
+  }
   for (int32_t replicas : GroupSizes((devices - nodes) / nodes)) {
     AddShapes(problem, options, replicas, Shared::kOfEveryNode, most_micro_batches, shapes);
   }
@@ -391,7 +455,8 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
   std::vector<Draft> drafts;
   std::set<Draft> known;
   for (const Shape& shape :
-       Shapes(problem, options, branches && options.num_stages == 0, most_micro_batches)) {
+       Shapes(problem, options, branches && options.num_stages == 0,
+              branches && HasUnlikeBranches(costs, tree), most_micro_batches)) {
     if (context.Expired()) break;
     context.Spend(work::kLayout * costs.size());
     for (bool one_run : {false, true}) {

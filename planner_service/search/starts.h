@@ -9,7 +9,10 @@
 //     branches in a row are cut where a group has its share, so that a group runs a few branches
 //     and pieces of at most two.
 //   - Single heavy operators are placed first and the rest fills the groups up to equal load. What
-//     all branches share is also tried on one device of every node, and on all devices.
+//     all branches share is also tried on all devices, and on one device of every node: apart from
+//     the groups, or beside what these run there. Then branches that are heavy have as many groups
+//     each, and light ones single devices of their own, where replicas would cost more than they
+//     save.
 #pragma once
 
 #include <cstdint>

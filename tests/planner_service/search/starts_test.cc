@@ -47,6 +47,19 @@ TEST(StartsTest, JoinsAreSpreadOverNodesOrAllDevices) {
   EXPECT_THAT(texts, ::testing::Not(Contains("g b1 | 0@0 | 1@2 | 2@1,3")));
 }
 
+TEST(StartsTest, LightBranchesHaveSingleDevicesWhereAJoinUsesThoseOfOthers) {
+  // Three heavy branches of two operators, two light ones and a join, on two nodes of four devices.
+  std::vector<Work> nodes(9, {1000, 2000, 0, 0, {}});
+  for (size_t branch = 0; branch < 3; ++branch) {
+    nodes[2 * branch + 1].after = {static_cast<int32_t>(2 * branch)};
+  }
+  nodes[6] = nodes[7] = {100, 200, 0, 0, {}};
+  nodes[8] = {100, 200, 0, 0, {1, 3, 5, 6, 7}};
+  const SearchCase c(testing::ProfiledGraph(nodes), *UniformPreset("uniform:2x4"), 4);
+  EXPECT_THAT(Texts(c, {}, StrategyKind::kGraph),
+              Contains("g b4 | 0-1@0,1 | 2-3@2,3 | 4-5@4,5 | 6@6 | 7@7 | 8@3,7"));
+}
+
 TEST(StartsTest, AChainOnAllDevicesIsCutIntoManySlices) {
   const SearchCase c(testing::ProfiledChain(16, {1000, 2000, 0, 0, {}}),
                      *UniformPreset("uniform:2"), 2);

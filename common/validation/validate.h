@@ -23,5 +23,8 @@ absl::Status Validate(const Program& program, const std::vector<Bytes>& memory_b
 // The peak memory of a device's program, resident bytes included, when compute and transfers take
 // no time.
 Bytes PeakMemory(const DeviceProgram& program);
+// That of each device, by row. Replicas and stages that do the same are worked out once.
+// O(actions).
+std::vector<Bytes> PeakMemories(const Program& program);
 
 }  // namespace stagewright

@@ -18,10 +18,11 @@ namespace {
 absl::Status CheckMemory(const Graph& graph, Precision precision, const Cluster& cluster,
                          Optimizer optimizer, Evaluation& evaluation) {
   evaluation.devices = evaluation.simulation.devices;
+  const std::vector<Bytes> alone = PeakMemories(evaluation.program);
   for (size_t row = 0; row < evaluation.devices.size(); ++row) {
     const DeviceProgram& device = evaluation.program.devices[row];
     Bytes& peak = evaluation.devices[row].peak_memory;
-    peak = std::max(peak, PeakMemory(device));
+    peak = std::max(peak, alone[row]);
     if (peak > cluster.device(device.device).memory) {
       return OverMemory(MessageTypes(graph, precision), cluster, evaluation.program, device,
                         optimizer, peak);

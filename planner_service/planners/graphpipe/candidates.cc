@@ -136,14 +136,16 @@ class Collector {
     Candidate& candidate = draft.candidate;
     const StageOracle& oracle = *space_.oracle;
     tasks_ += TimelineTasks(oracle, candidate.partition, candidate.layout);
-    candidate.estimate = StageTimeline(oracle, candidate.partition, candidate.layout, context_);
+    const TimelineCosts costs = StageTimelineCosts(oracle, candidate.partition, candidate.layout);
+    candidate.estimate =
+        StageTimeline(oracle, candidate.partition, candidate.layout, costs, context_);
     if (candidate.estimate > kMatters * draft.pace.hope) {
       const auto memory =
           static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle.budget()));
       Candidate ahead = candidate;
       if (CoverMessages(oracle, ahead.partition, draft.pace, memory, ahead.layout)) {
         tasks_ += TimelineTasks(oracle, ahead.partition, ahead.layout);
-        ahead.estimate = StageTimeline(oracle, ahead.partition, ahead.layout, context_);
+        ahead.estimate = StageTimeline(oracle, ahead.partition, ahead.layout, costs, context_);
         ahead.text += " ahead";
         Keep(std::move(ahead));
       }

@@ -8,7 +8,6 @@
 #include "common/cost/gradient_buckets.h"
 #include "common/cost/update.h"
 #include "common/lowering/compute_order.h"
-#include "planner_service/models/timeline.h"
 
 namespace stagewright {
 namespace {
@@ -52,8 +51,29 @@ double TailOf(const StageOracle& oracle, const StageChoice& choice,
                     step);
 }
 
-// What the stages cost and exchange.
-TimelineCosts CostsOf(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
+// How much of the mini-batch is simulated: once, or of a long one, twice.
+struct Lengths {
+  int64_t full = 0;  // Samples until the pipeline runs at its pace; the mini-batch if it is short.
+  int64_t longer = 0;
+};
+
+Lengths LengthsOf(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
+  const int64_t mini_batch = oracle.problem().mini_batch;
+  int64_t round = 1;  // Samples after which the pattern of all stages repeats.
+  int64_t deepest = 0;
+  for (size_t s = 0; s < partition.stages.size(); ++s) {
+    round = std::lcm(round, partition.stages[s].config.k * partition.stages[s].config.micro_batch);
+    deepest = std::max(deepest, layout.in_flight[s]);
+  }
+  const int64_t full = (deepest + round - 1) / round * round + kRounds * round;
+  if (full + kRounds * round >= mini_batch) return {mini_batch, mini_batch};
+  return {full, full + kRounds * round};
+}
+
+}  // namespace
+
+TimelineCosts StageTimelineCosts(const StageOracle& oracle, const Partition& partition,
+                                 const Layout& layout) {
   const Cluster& cluster = *oracle.problem().cluster;
   TimelineCosts costs;
   for (const Link& link : cluster.links()) costs.rates.push_back(link.bytes_per_second);
@@ -78,31 +98,10 @@ TimelineCosts CostsOf(const StageOracle& oracle, const Partition& partition, con
   return costs;
 }
 
-// How much of the mini-batch is simulated: once, or of a long one, twice.
-struct Lengths {
-  int64_t full = 0;  // Samples until the pipeline runs at its pace; the mini-batch if it is short.
-  int64_t longer = 0;
-};
-
-Lengths LengthsOf(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
-  const int64_t mini_batch = oracle.problem().mini_batch;
-  int64_t round = 1;  // Samples after which the pattern of all stages repeats.
-  int64_t deepest = 0;
-  for (size_t s = 0; s < partition.stages.size(); ++s) {
-    round = std::lcm(round, partition.stages[s].config.k * partition.stages[s].config.micro_batch);
-    deepest = std::max(deepest, layout.in_flight[s]);
-  }
-  const int64_t full = (deepest + round - 1) / round * round + kRounds * round;
-  if (full + kRounds * round >= mini_batch) return {mini_batch, mini_batch};
-  return {full, full + kRounds * round};
-}
-
-}  // namespace
-
 double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
-                     const SearchContext& context, ReceivePosting posting) {
+                     const TimelineCosts& costs, const SearchContext& context,
+                     ReceivePosting posting) {
   const Lengths lengths = LengthsOf(oracle, partition, layout);
-  const TimelineCosts costs = CostsOf(oracle, partition, layout);
   const auto time = [&](int64_t samples) {
     Timeline::Options options{LinkModel::kShared};
     options.context = &context;
@@ -115,6 +114,12 @@ double StageTimeline(const StageOracle& oracle, const Partition& partition, cons
   const int64_t rest = oracle.problem().mini_batch - lengths.longer;
   return second + (second - first) * static_cast<double>(rest) /
                       static_cast<double>(lengths.longer - lengths.full);
+}
+
+double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
+                     const SearchContext& context, ReceivePosting posting) {
+  return StageTimeline(oracle, partition, layout, StageTimelineCosts(oracle, partition, layout),
+                       context, posting);
 }
 
 int64_t TimelineTasks(const StageOracle& oracle, const Partition& partition, const Layout& layout) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/lowering/receive_posting.h"
+#include "planner_service/models/timeline.h"
 #include "planner_service/planners/graphpipe/layout.h"
 
 namespace stagewright {
@@ -13,6 +14,14 @@ namespace stagewright {
 // for t passes and m messages.
 double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
                      const SearchContext& context, ReceivePosting posting = {});
+
+// The same for layouts that differ only in samples in flight, whose costs are `costs`.
+double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
+                     const TimelineCosts& costs, const SearchContext& context,
+                     ReceivePosting posting = {});
+// What the stages cost and exchange. `layout` outlives the result.
+TimelineCosts StageTimelineCosts(const StageOracle& oracle, const Partition& partition,
+                                 const Layout& layout);
 
 // How many tasks that takes. O(stages).
 int64_t TimelineTasks(const StageOracle& oracle, const Partition& partition, const Layout& layout);

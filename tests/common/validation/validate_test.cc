@@ -160,6 +160,37 @@ TEST_F(ValidateBucketsTest, ThePeakCountsSumsWithinThePass) {
   EXPECT_LT(with_sums, 1'000'000 + peak + 100) << "one at a time";
 }
 
+// Replicas do the same, until one of them does not.
+TEST_F(ValidateTest, PeaksOfAllDevicesAreThoseOfEach) {
+  const auto each = [&] {
+    std::vector<Bytes> peaks;
+    for (const DeviceProgram& device : program_.devices) peaks.push_back(PeakMemory(device));
+    return peaks;
+  };
+  EXPECT_EQ(PeakMemories(program_), each());
+  program_.devices[1].resident += 5;
+  EXPECT_EQ(PeakMemories(program_), each());
+  EXPECT_EQ(PeakMemories(program_)[1], PeakMemories(program_)[0] + 5);
+  Body(1).back().acquire += 1'000'000;
+  EXPECT_EQ(PeakMemories(program_), each());
+  EXPECT_GT(PeakMemories(program_)[1], 1'000'000);
+}
+
+// On one channel the second message waits for the first, which waits for the pass.
+TEST_F(ValidateTest, PeaksDifferWhereChannelsAreShared) {
+  const auto device = [](int64_t id, int32_t first, int32_t second) {
+    DeviceProgram made;
+    made.device = DeviceId(id);
+    made.body = {{{ActionKind::kReceiveActivation, StageId(0), {0, 1}, first}, {2}, 1, 0},
+                 {{ActionKind::kReceiveActivation, StageId(0), {1, 2}, second}, {}, 10, 0},
+                 {{ActionKind::kForward, StageId(0), {0, 1}, -1}, {}, 50, 50}};
+    return made;
+  };
+  Program program;
+  program.devices = {device(0, 3, 4), device(1, 5, 5), device(2, 4, 3), device(3, 3, 3)};
+  EXPECT_EQ(PeakMemories(program), (std::vector<Bytes>{60, 50, 60, 50}));
+}
+
 TEST_F(ValidateTest, IndicesOutOfRange) {
   At(0, "F0[0,1)").after = {99};
   ExpectBroken("device 0, body action 0 F0[0,1): it waits for action 99, which does not exist");

@@ -68,7 +68,11 @@ NeedRows::Row NeedRows::Name() {
 NeedRows::Row NeedRows::Of(size_t config, int64_t in_flight) {
   const StageConfig& asks = configs_[config];
   if (single_) {
-    return ComputeInFlight(asks.k, asks.micro_batch, asks.k, asks.micro_batch, in_flight);
+    if (in_flight != asked_) {
+      asked_ = in_flight;
+      answer_ = ComputeInFlight(asks.k, asks.micro_batch, asks.k, asks.micro_batch, in_flight);
+    }
+    return answer_;
   }
   std::vector<Row>& of = of_[config];
   const auto index = static_cast<size_t>(in_flight / asks.micro_batch);

@@ -86,6 +86,8 @@ class NeedRows {
   absl::flat_hash_set<Row, Hash, Equal> names_;
   std::vector<std::vector<Row>> of_;  // [config][micro-batches in flight]; -1: not asked yet.
   std::vector<Known> known_;
+  int64_t asked_ = -1;  // With a single config: the last question to Of.
+  Row answer_ = 0;
 };
 
 }  // namespace stagewright

@@ -33,6 +33,10 @@ Bytes OptimizerStateBytes(const ProfiledCost& cost, Optimizer optimizer) {
   return ResidentBytes(cost, optimizer) - ResidentBytes(cost, Optimizer::kSgd);
 }
 
+Bytes GradientBytes(const ProfiledCost& cost) {
+  return cost.resident_bytes.has_value() ? Bytes(0) : ProfiledParameter(cost).SizeBytes();
+}
+
 HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(parameter, optimizer);
   if (!parameter.trainable) return {.resident = resident};
@@ -50,6 +54,11 @@ HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
           .trained = resident,
           .updated = cost.parameter_bytes > 0 ? 1 : 0,
           .state = OptimizerStateBytes(cost, optimizer)};
+}
+
+Bytes PassingSaves(Bytes gradients, Bytes saved, int64_t replicas) {
+  if (replicas < 2) return 0;
+  return std::min(gradients, saved) - (gradients + Bytes(replicas - 1)) / replicas;
 }
 
 Bytes CastBytes(const Parameter& parameter, Precision precision) {
@@ -89,6 +98,7 @@ HeldBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer,
                          OptimizerSharding sharding) {
   HeldBytes bytes = BytesHeld(cost, optimizer);
   bytes.trained = std::min(bytes.resident, ResidentBytes(ProfiledParameter(cost), optimizer));
+  if (sharding == OptimizerSharding::kGradients) bytes.resident -= GradientBytes(cost);
   return LeastOf(bytes, sharding);
 }
 

@@ -23,6 +23,9 @@ Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
 Bytes OptimizerStateBytes(const Parameter& parameter, Optimizer optimizer);
 Bytes OptimizerStateBytes(const ProfiledCost& cost, Optimizer optimizer);
 
+// The part of them that is gradients, of a planning-only node; likewise.
+Bytes GradientBytes(const ProfiledCost& cost);
+
 // Bytes of a parameter's copy in the smaller type of a mixed precision, which operators take
 // instead (common/training/autocast.h): 0 for what is not float32 or not mixed.
 Bytes CastBytes(const Parameter& parameter, Precision precision);
@@ -52,6 +55,12 @@ struct HeldBytes {
     return resident - state + (state + Bytes(replicas - 1)) / replicas;
   }
 };
+// By how much the most that a replica holds of gradients, their sums included, and of what one
+// micro-batch saves lies below both together, where it keeps sums of its share alone between
+// micro-batches: a backward pass makes the ones as it lets go of the other, taken to be spread
+// alike over the operators. Negative where the sums take more than that. 0 for one replica.
+Bytes PassingSaves(Bytes gradients, Bytes saved, int64_t replicas);
+
 HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer);
 HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer);
 

@@ -13,6 +13,7 @@ struct ReplicaTasks {
   int32_t distance = 0;  // Edges on the longest path to a sink.
   std::vector<Task> tasks;
   size_t next = 0;
+  size_t backwards = 0;  // Done so far.
 
   bool done() const { return next == tasks.size(); }
 };
@@ -52,9 +53,13 @@ std::vector<int32_t> DistanceToSink(const Strategy& strategy) {
 // The list schedule in unit time.
 class Merger {
  public:
-  Merger(const Slots& slots, const Channels& channels,
+  // `summed`, by stage: how many replicas sum the gradients of a pass before the next one; 0: none.
+  Merger(const Slots& slots, const Channels& channels, std::vector<int32_t> summed,
          std::vector<std::vector<ReplicaTasks>>& replicas)
-      : channels_(channels), replicas_(replicas) {
+      : channels_(channels),
+        summed_(std::move(summed)),
+        backwards_(summed_.size()),
+        replicas_(replicas) {
     missing_forward_.assign(slots.size(), 0);
     missing_backward_.assign(slots.size(), 0);
     for (const Piece& piece : channels.pieces) {
@@ -65,16 +70,16 @@ class Merger {
 
   std::vector<std::vector<Task>> Run() {
     std::vector<std::vector<Task>> orders(replicas_.size());
-    std::vector<Task> done;  // In the current unit of time.
+    std::vector<ReplicaTasks*> done;  // Who has done a task in the current unit of time.
     do {
       done.clear();
       for (size_t d = 0; d < replicas_.size(); ++d) {
         ReplicaTasks* replica = Choose(replicas_[d]);
         if (replica == nullptr) continue;
-        done.push_back(replica->tasks[replica->next++]);
-        orders[d].push_back(done.back());
+        done.push_back(replica);
+        orders[d].push_back(replica->tasks[replica->next++]);
       }
-      for (const Task& task : done) Complete(task);
+      for (ReplicaTasks* replica : done) Complete(*replica);
     } while (!done.empty());
     // Only a schedule that deadlocks by itself leaves tasks; Validate reports it.
     for (size_t d = 0; d < replicas_.size(); ++d) {
@@ -90,15 +95,23 @@ class Merger {
     return channels_.channels[piece.channel].has_gradient;
   }
 
-  bool Ready(const Task& task) const {
-    return (task.kind == ActionKind::kForward ? missing_forward_ : missing_backward_)[task.slot] ==
-           0;
+  bool Ready(const ReplicaTasks& replica) const {
+    const Task& task = replica.tasks[replica.next];
+    const auto& missing = task.kind == ActionKind::kForward ? missing_forward_ : missing_backward_;
+    return missing[task.slot] == 0 && IsSummed(replica);
+  }
+
+  // Whether what the replicas' passes so far have made is.
+  bool IsSummed(const ReplicaTasks& replica) const {
+    const size_t stage = replica.stage.index();
+    return summed_[stage] == 0 || replica.backwards == 0 ||
+           backwards_[stage][replica.backwards - 1] == summed_[stage];
   }
 
   ReplicaTasks* Choose(std::vector<ReplicaTasks>& replicas) const {
     ReplicaTasks* best = nullptr;
     for (ReplicaTasks& replica : replicas) {
-      if (replica.done() || !Ready(replica.tasks[replica.next])) continue;
+      if (replica.done() || !Ready(replica)) continue;
       if (best == nullptr || Better(replica, *best)) best = &replica;
     }
     return best;
@@ -114,20 +127,37 @@ class Merger {
     return a.stage > b.stage;
   }
 
-  void Complete(const Task& task) {
+  void Complete(ReplicaTasks& replica) {
+    const Task& task = replica.tasks[replica.next - 1];
     if (task.kind == ActionKind::kForward) {
       for (int32_t p : channels_.OutOf(task.slot)) --missing_forward_[channels_.pieces[p].consumer];
     } else if (task.kind == ActionKind::kBackward) {
       for (int32_t p : channels_.Into(task.slot)) {
         if (HasGradient(channels_.pieces[p])) --missing_backward_[channels_.pieces[p].producer];
       }
+      std::vector<int32_t>& done = backwards_[replica.stage.index()];
+      done.resize(std::max(done.size(), ++replica.backwards));
+      ++done[replica.backwards - 1];
     }
   }
 
   const Channels& channels_;
+  const std::vector<int32_t> summed_;
+  std::vector<std::vector<int32_t>> backwards_;  // By stage and which: replicas that have done it.
   std::vector<std::vector<ReplicaTasks>>& replicas_;
   std::vector<int32_t> missing_forward_, missing_backward_;  // Unfinished inputs, by slot.
 };
+
+// By stage: how many replicas sum the gradients of every micro-batch.
+std::vector<int32_t> SummedBy(const Strategy& strategy, const std::vector<ProgramStage>& stages) {
+  std::vector<int32_t> summed(stages.size(), 0);
+  if (strategy.optimizer_sharding != OptimizerSharding::kGradients) return summed;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const auto replicas = static_cast<int32_t>(stages[s].devices.size());
+    if (replicas > 1 && stages[s].has_backward) summed[s] = replicas;
+  }
+  return summed;
+}
 
 ActionKind KindOf(Pass pass) {
   switch (pass) {
@@ -207,7 +237,7 @@ std::vector<std::vector<Task>> DeviceOrders(const Strategy& strategy,
           {id, distance[s], TasksOf(strategy, stages[s], slots, id, static_cast<int32_t>(r))});
     }
   }
-  if (shared) return Merger(slots, channels, replicas).Run();
+  if (shared) return Merger(slots, channels, SummedBy(strategy, stages), replicas).Run();
   std::vector<std::vector<Task>> orders(replicas.size());
   for (size_t d = 0; d < replicas.size(); ++d) {
     if (!replicas[d].empty()) orders[d] = std::move(replicas[d].front().tasks);

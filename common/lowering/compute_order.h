@@ -35,9 +35,10 @@ std::vector<MicroBatchTask> StageOrder(int64_t micro_batches, int64_t micro_batc
 // orders are taken as they are; where no stage has a backward pass (evaluation), only their
 // forwards. Otherwise a device with one stage keeps the order of its policy. A device with several
 // follows a greedy list schedule of the whole program in unit time: a backward first, else the
-// forward nearest the sink, of those whose inputs are there; each stage keeps its own order. Since
-// the merged orders are those of an execution, merging cannot deadlock. O(tasks + pieces), and for
-// shared devices O(time steps * stages) more.
+// forward nearest the sink, of those whose inputs are there and, where replicas share out
+// gradients, whose stage's backward passes so far have been run by all of them; each stage keeps
+// its own order. Since the merged orders are those of an execution, merging cannot deadlock.
+// O(tasks + pieces), and for shared devices O(time steps * stages) more.
 std::vector<std::vector<Task>> DeviceOrders(const Strategy& strategy,
                                             const std::vector<ProgramStage>& stages,
                                             const Slots& slots, const Channels& channels);

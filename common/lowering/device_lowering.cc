@@ -1,6 +1,7 @@
 #include "common/lowering/device_lowering.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace stagewright {
@@ -29,6 +30,7 @@ DeviceLowering::DeviceLowering(LoweringContext& context, DeviceId device, PassIn
       stages_.push_back(StageId(static_cast<int64_t>(s)));
   }
   last_backward_.assign(context.stages.size(), -1);
+  kept_.assign(context.stages.size(), 0);
 }
 
 DeviceProgram DeviceLowering::Lower(const std::vector<Task>& tasks) {
@@ -133,6 +135,7 @@ void DeviceLowering::AddCompute(int32_t c) {
   compute_index_.push_back(index);
   if (task.kind == ActionKind::kForward) passes_.forward[task.slot] = index;
   if (MakesGradients(task.kind)) passes_.backward[task.slot] = index;
+  if (EndsBackward(task.kind)) passes_.last[task.slot] = index;
   if (EndsBackward(task.kind)) last_backward_[slot.stage.index()] = index;
 }
 
@@ -185,14 +188,90 @@ void DeviceLowering::AddLocalDependencies() {
   }
 }
 
+// The sum of what a pass has made for a reduction. The first of a step leaves the device's share of
+// it, to which later ones add theirs.
+int32_t DeviceLowering::AddSum(const MicroBatchSum& sum, size_t reduction, int32_t pass) {
+  const PlannedReduction& planned = context_.reductions[reduction];
+  const ProgramStage& stage = context_.stages[sum.stage.index()];
+  const int64_t begin = sum.index * stage.micro_batch;
+  ProgramAction item;
+  item.action = {ActionKind::kReduceScatter,
+                 sum.stage,
+                 {begin, begin + stage.micro_batch},
+                 static_cast<int32_t>(reduction)};
+  if (planned.mark == PlannedReduction::kEnd) {
+    item.after.push_back(pass);
+  } else {
+    item.after_marks.push_back({pass, planned.mark});
+  }
+  item.acquire = planned.copy;
+  item.release = planned.copy + PassingBytesOf(context_.graph, stage, planned.reduction).all();
+  return Add(std::move(item));
+}
+
+// Sums of the gradients of each micro-batch, in the common order.
+void DeviceLowering::AddSums(std::vector<std::vector<int32_t>>& before_step) {
+  std::map<int32_t, std::vector<int32_t>> sums;  // By slot.
+  for (const MicroBatchSum& sum : context_.sums) {
+    const auto& devices = context_.stages[sum.stage.index()].devices;
+    const auto replica = std::find(devices.begin(), devices.end(), program_.device);
+    if (replica == devices.end()) continue;
+    const int32_t slot =
+        context_.slots.at(sum.stage, sum.index, static_cast<int32_t>(replica - devices.begin()));
+    for (size_t r = 0; r < context_.reductions.size(); ++r) {
+      const Reduction& reduction = context_.reductions[r].reduction;
+      if (!reduction.each_pass || reduction.stages.front() != sum.stage) continue;
+      sums[slot].push_back(AddSum(sum, r, passes_.last[slot]));
+      before_step[sum.stage.index()].push_back(sums[slot].back());
+    }
+  }
+  AwaitSums(sums);
+}
+
+// The next pass of the stage, a forward one too, waits for the sums of what a pass has made: whole
+// gradients go before anything else is held.
+void DeviceLowering::AwaitSums(const std::map<int32_t, std::vector<int32_t>>& sums) {
+  std::map<StageId, const std::vector<int32_t>*> awaited;
+  std::set<StageId> summed;
+  for (size_t c = 0; c < tasks_->size(); ++c) {
+    const Task& task = (*tasks_)[c];
+    const StageId stage = context_.slots[task.slot].stage;
+    const std::vector<int32_t>* const before = std::exchange(awaited[stage], nullptr);
+    if (before != nullptr) {
+      std::vector<int32_t>& after = (*section_)[compute_index_[c]].after;
+      after.insert(after.end(), before->begin(), before->end());
+      std::sort(after.begin(), after.end());
+    }
+    const auto own = sums.find(task.slot);
+    if (!EndsBackward(task.kind) || own == sums.end()) continue;
+    awaited[stage] = &own->second;
+    if (summed.insert(stage).second) KeepShares(own->second);
+  }
+}
+
+void DeviceLowering::KeepShares(const std::vector<int32_t>& sums) {
+  for (int32_t index : sums) {
+    ProgramAction& sum = (*section_)[index];
+    const size_t stage = sum.action.stage.index();
+    const Reduction& reduction = context_.reductions[sum.action.channel].reduction;
+    const Bytes kept = KeptSums(context_.graph, context_.stages[stage], reduction, program_.device);
+    sum.release -= kept;
+    kept_[stage] += kept;
+  }
+}
+
 // Sums of gradients, in the common order, after the last backward passes or their marks. By stage:
 // those before its optimizer step.
 std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
   std::vector<std::vector<int32_t>> before_step(context_.stages.size());
+  AddSums(before_step);
   std::vector<int32_t> sums;
+  for (const std::vector<int32_t>& of_stage : before_step)
+    sums.insert(sums.end(), of_stage.begin(), of_stage.end());
   for (size_t r = 0; r < context_.reductions.size(); ++r) {
     std::vector<StageId> holders;
     const Reduction& reduction = context_.reductions[r].reduction;
+    if (reduction.each_pass) continue;
     const int32_t mark = context_.reductions[r].mark;
     for (StageId s : reduction.stages) {
       if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
@@ -282,7 +361,10 @@ void DeviceLowering::AddUpdates() {
     std::vector<int32_t> after = std::move(before_step[s.index()]);
     if (last_backward_[s.index()] >= 0) after.push_back(last_backward_[s.index()]);
     if (after.empty()) continue;
-    Add({{ActionKind::kOptimizerStep, s, {}, -1}, std::move(after), 0, ledger_.Update(s)});
+    Add({{ActionKind::kOptimizerStep, s, {}, -1},
+         std::move(after),
+         0,
+         ledger_.Update(s) + kept_[s.index()]});
   }
   AddGathers();
 }

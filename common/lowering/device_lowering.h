@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -16,9 +17,10 @@ namespace stagewright {
 // By slot, indices of the body of the program that runs it. Every device writes only the entries of
 // its own slots, so all devices share them.
 struct PassIndices {
-  explicit PassIndices(size_t slots) : forward(slots, -1), backward(slots, -1) {}
+  explicit PassIndices(size_t slots) : forward(slots, -1), backward(slots, -1), last(slots, -1) {}
   std::vector<int32_t> forward;
   std::vector<int32_t> backward;  // The pass that makes gradients.
+  std::vector<int32_t> last;      // The pass that makes those of parameters.
 };
 
 // Writes one program; use it once.
@@ -43,6 +45,10 @@ class DeviceLowering {
   void AddEarlyUpdate(StageId stage);
   void AddGathers();
   std::vector<std::vector<int32_t>> AddReductions();
+  void AddSums(std::vector<std::vector<int32_t>>& before_step);
+  int32_t AddSum(const MicroBatchSum& sum, size_t reduction, int32_t pass);
+  void AwaitSums(const std::map<int32_t, std::vector<int32_t>>& sums);
+  void KeepShares(const std::vector<int32_t>& sums);
   SampleRange Shifted(const Task& task, SampleRange samples) const;
 
   LoweringContext& context_;
@@ -52,6 +58,7 @@ class DeviceLowering {
   std::vector<StageId> stages_;         // On this device, ascending.
   bool updates_follow_ = false;         // Every backward pass is followed by its update.
   std::vector<int32_t> last_backward_;  // By stage; -1 if it has none here.
+  std::vector<Bytes> kept_;             // By stage: shares of sums that the update releases.
 
   // The section that is being written.
   const std::vector<Task>* tasks_ = nullptr;

@@ -49,6 +49,19 @@ std::vector<bool> SplitStages(size_t stages, const Slots& slots,
   return split;
 }
 
+// What is summed after each backward pass.
+PassingGradients Passing(const Graph& graph, size_t stages,
+                         const std::vector<PlannedReduction>& reductions) {
+  PassingGradients passing{std::vector<bool>(graph.parameters().size(), false),
+                           std::vector<bool>(stages, false)};
+  for (const PlannedReduction& planned : reductions) {
+    if (!planned.reduction.each_pass) continue;
+    passing.stages[planned.reduction.stages.front().index()] = true;
+    for (ParameterId id : planned.reduction.parameters) passing.parameters[id.index()] = true;
+  }
+  return passing;
+}
+
 }  // namespace
 
 absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, const CostModel& costs,
@@ -74,12 +87,14 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
   const std::vector<bool> split = SplitStages(stages.size(), slots, orders);
   std::vector<PlannedReduction> reductions;
   if (options.training) {
-    reductions = MakeReductions(graph, stages,
-                                {strategy.bucket_bytes, &costs, options.cluster, split,
-                                 strategy.optimizer_sharding != OptimizerSharding::kNone});
+    reductions = MakeReductions(
+        graph, stages,
+        {strategy.bucket_bytes, &costs, options.cluster, split, strategy.optimizer_sharding});
   }
   if (options.training && options.gradient_norm) reductions.push_back({MakeNormReduction(stages)});
-  StageBytes bytes(types, costs, program.stages, channels.channels, split);
+  const PassingGradients passing = Passing(graph, stages.size(), reductions);
+  std::vector<MicroBatchSum> sums = SumOrder(orders, stages, slots, channels, passing.stages);
+  StageBytes bytes(types, costs, program.stages, channels.channels, split, passing);
   LoweringContext context{graph,
                           strategy,
                           options,
@@ -87,7 +102,8 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
                           std::move(stages),
                           std::move(channels),
                           std::move(reductions),
-                          std::move(bytes)};
+                          std::move(bytes),
+                          std::move(sums)};
   PassIndices passes(context.slots.size());
   const auto lowering = [&](size_t d) {
     return DeviceLowering(context, DeviceId(static_cast<int64_t>(d)), passes);

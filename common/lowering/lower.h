@@ -12,7 +12,10 @@
 // the pass has completed it (reductions.h); those of parameters that several stages share follow
 // the last pass. Where replicas share out the optimizer's state, a reduce-scatter stands for each
 // of those sums, and after the optimizer step that follows it an all-gather brings the parameters
-// up to date (Strategy::optimizer_sharding).
+// up to date (Strategy::optimizer_sharding). Where they share out the gradients, too, these sums
+// follow the backward pass of every micro-batch, and the stage's next pass waits for them: what it
+// holds takes the place of whole gradients. Devices of several stages sum in one common order
+// (sum_order.h).
 //
 // Asynchronous strategies (PipeDream, Narayanan et al. 2019, section 3) are never flushed: a stage
 // with w micro-batches in flight runs w forwards in the prologue, then per micro-batch a backward,
@@ -28,10 +31,13 @@
 //
 // Memory: a pass acquires the most that it holds above what is there and releases what it does not
 // leave (stage_memory.h). What is sent is released when it has been. The first backward after an
-// update leaves the gradients of parameters, which the next update releases. Received tensors lie
-// in buffers that a device holds throughout (message_buffers.h). Of planning-only graphs, they come
-// with the receive and go with the backward, and gradients of parameters are there throughout; a
-// planning-only node holds all it saved until the end of the backward, or its weight half.
+// update leaves the gradients of parameters, which the next update releases; where replicas share
+// out the gradients, every backward pass leaves them, their sum releases them, and what the first
+// sum leaves of them is the share that the next update releases. Received tensors lie in buffers
+// that a device holds throughout (message_buffers.h). Of planning-only graphs, they come with the
+// receive and go with the backward, and gradients of parameters that are not summed after every
+// pass are there throughout; a planning-only node holds all it saved until the end of the backward,
+// or its weight half, or until it has made a gradient that is.
 #pragma once
 
 #include "common/base/status.h"

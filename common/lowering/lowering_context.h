@@ -8,6 +8,7 @@
 #include "common/lowering/channels.h"
 #include "common/lowering/lower.h"
 #include "common/lowering/reductions.h"
+#include "common/lowering/sum_order.h"
 #include "common/memory/stage_costs.h"
 #include "common/program/program.h"
 #include "common/strategy/strategy.h"
@@ -23,6 +24,7 @@ struct LoweringContext {
   Channels channels;
   std::vector<PlannedReduction> reductions;
   StageBytes bytes;
+  std::vector<MicroBatchSum> sums = {};  // For reductions with each_pass, in their common order.
 
   const Piece& PieceOf(int32_t piece) const { return channels.pieces[piece]; }
   const Channel& ChannelOf(const Piece& piece) const { return channels.channels[piece.channel]; }

@@ -10,7 +10,19 @@ namespace stagewright {
 MemoryLedger::MemoryLedger(LoweringContext& context)
     : context_(context),
       has_gradients_(context.stages.size(), false),
-      gradients_(context.stages.size(), 0) {}
+      gradients_(context.stages.size(), 0),
+      passing_(context.stages.size()) {
+  for (const PlannedReduction& planned : context.reductions) {
+    const Reduction& reduction = planned.reduction;
+    if (!reduction.each_pass) continue;
+    const size_t stage = reduction.stages.front().index();
+    const PassingBytes bytes = PassingBytesOf(context.graph, context.stages[stage], reduction);
+    passing_[stage].named += bytes.named;
+    passing_[stage].profiled += bytes.profiled;
+    passes_.resize(context.graph.parameters().size());
+    for (ParameterId id : reduction.parameters) passes_[id.index()] = true;
+  }
+}
 
 Bytes MemoryLedger::Resident(const std::vector<StageId>& stages, int64_t versions) const {
   const Graph& graph = context_.graph;
@@ -38,6 +50,7 @@ Bytes MemoryLedger::SharedOut(const std::vector<StageId>& stages, DeviceId devic
     others += StateOfOthers(context_.graph, context_.stages[stage.index()], reduction, device,
                             context_.options.optimizer);
   }
+  for (StageId stage : stages) others += passing_[stage.index()].profiled;
   return others;
 }
 
@@ -149,8 +162,9 @@ Bytes MemoryLedger::SummedBytes(int32_t slot) const {
 // Received activations stay until the end of the backward pass: either half may read them.
 MemoryChange MemoryLedger::Backward(const Task& task, const StageMemory& own) {
   const StageId stage = context_.slots[task.slot].stage;
-  const Bytes new_gradients = EndsBackward(task.kind) ? NewGradients(stage) : 0;
+  Bytes new_gradients = EndsBackward(task.kind) ? NewGradients(stage) : 0;
   const StageMemory::Gradients& gradients = new_gradients > 0 ? own.first : own.later;
+  if (EndsBackward(task.kind)) new_gradients += passing_[stage.index()].all();
   MemoryChange change;
   Bytes begins = 0;  // Held when the pass begins, messages apart.
   Bytes ends = 0;    // Held when it ends, by what was there or what it made, messages apart.
@@ -192,7 +206,8 @@ MemoryChange MemoryLedger::Backward(const Task& task, const StageMemory& own) {
   return change;
 }
 
-// Gradients of the stage's parameters that no backward pass since their last update has made.
+// Gradients of the stage's parameters that no backward pass since their last update has made, apart
+// from those that go after every pass.
 Bytes MemoryLedger::NewGradients(StageId stage) {
   if (has_gradients_[stage.index()]) return 0;
   has_gradients_[stage.index()] = true;
@@ -202,7 +217,7 @@ Bytes MemoryLedger::NewGradients(StageId stage) {
     if (!context_.graph.needs_backward(node)) continue;
     for (ParameterId p : context_.graph.Parameters(node)) {
       const Parameter& parameter = context_.graph.parameter(p);
-      if (parameter.trainable && with_gradients_.insert(p.value()).second)
+      if (parameter.trainable && !Passes(p) && with_gradients_.insert(p.value()).second)
         bytes += parameter.SizeBytes();
     }
   }

@@ -27,7 +27,8 @@ class MemoryLedger {
   // weights of its one stage.
   Bytes Resident(const std::vector<StageId>& stages, int64_t versions) const;
 
-  // The part of Resident that other replicas hold: optimizer state.
+  // The part of Resident that other replicas hold, or that comes and goes with passes: optimizer
+  // state, and gradients of planning-only nodes that are summed after every pass.
   Bytes SharedOut(const std::vector<StageId>& stages, DeviceId device) const;
 
   // A forward, recomputing or backward pass. O(pieces of its slot).
@@ -53,11 +54,14 @@ class MemoryLedger {
   Bytes InputBytes(const Piece& piece) const;
   Bytes InputBytes(int32_t slot) const;
   Bytes NewGradients(StageId stage);
+  bool Passes(ParameterId id) const { return !passes_.empty() && passes_[id.index()]; }
 
   LoweringContext& context_;
   std::vector<bool> has_gradients_;              // By stage: since the last update.
   std::vector<Bytes> gradients_;                 // By stage: those that its passes have made.
   absl::flat_hash_set<int32_t> with_gradients_;  // Parameters.
+  std::vector<PassingBytes> passing_;            // By stage: that go after every pass.
+  std::vector<bool> passes_;                     // Those of these parameters; empty: none.
 };
 
 }  // namespace stagewright

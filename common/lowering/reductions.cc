@@ -166,7 +166,8 @@ std::vector<PlannedReduction> MakeReductions(const Graph& graph,
       continue;
     }
     const bool split = !rule.split.empty() && rule.split[first];
-    group.sharded = rule.sharded;
+    group.sharded = rule.sharding != OptimizerSharding::kNone;
+    group.each_pass = rule.sharding == OptimizerSharding::kGradients;
     for (PlannedReduction& part : InBuckets(graph, stages[first], std::move(group), rule, split))
       reductions.push_back(std::move(part));
   }

@@ -9,6 +9,7 @@
 #include "common/graph/graph.h"
 #include "common/program/program.h"
 #include "common/topology/cluster.h"
+#include "common/training/optimizer_sharding.h"
 
 namespace stagewright {
 
@@ -19,11 +20,12 @@ struct BucketRule {
   const CostModel* costs = nullptr;
   const Cluster* cluster = nullptr;  // Null: with `bytes` 0, one sum after the last backward pass.
   std::vector<bool> split = {};      // By stage: backward passes come in halves. Empty: none.
-  // What one stage alone holds is shared out by its replicas (Reduction::sharded).
-  bool sharded = false;
+  // How replicas share out what their stage alone holds (Reduction::sharded and each_pass).
+  OptimizerSharding sharding = OptimizerSharding::kNone;
 };
 
-// A sum, and the mark of the last backward pass of its stage that it waits for.
+// A sum, and the mark of the last backward pass of its stage that it waits for; with each_pass, of
+// every one.
 struct PlannedReduction {
   static constexpr int32_t kEnd = -1;  // It waits for the end of that of each of its stages.
   Reduction reduction;

@@ -11,11 +11,13 @@ namespace stagewright {
 
 StageBytes::StageBytes(const MessageTypes& types, const CostModel& costs,
                        const std::vector<ProgramStage>& stages,
-                       const std::vector<Channel>& channels, std::vector<bool> split)
+                       const std::vector<Channel>& channels, std::vector<bool> split,
+                       PassingGradients passing)
     : types_(types),
       costs_(costs),
       stages_(stages),
       split_(std::move(split)),
+      passing_(std::move(passing)),
       order_(types.graph()),
       given_(stages.size()),
       tapes_(stages.size()) {
@@ -34,7 +36,13 @@ const StageTape& StageBytes::TapeOf(StageId stage) {
   std::optional<StageTape>& tape = tapes_[stage.index()];
   if (tape.has_value()) return *tape;
   const ProgramStage& contents = stages_[stage.index()];
-  tape = MakeStageTape(types_, order_.Of(contents), given_[stage.index()], contents.has_backward);
+  tape = MakeStageTape(types_, order_.Of(contents), given_[stage.index()], contents.has_backward,
+                       passing_.parameters);
+  const bool passes = !passing_.stages.empty() && passing_.stages[stage.index()];
+  for (TapeStep& step : tape->steps) {
+    if (passes && step.profiled)
+      step.passing_parameters = GradientBytes(*graph().node(step.node).cost);
+  }
   return *tape;
 }
 
@@ -66,30 +74,62 @@ Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stage
   return resident;
 }
 
-Bytes StateOfOthers(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
-                    DeviceId device, Optimizer optimizer) {
-  if (!reduction.sharded) return 0;
-  Bytes others = 0;
-  // What planning-only nodes have of it.
+namespace {
+
+// What `bytes_of` says of the planning-only nodes of a stage, as far as the reduction sums theirs.
+template <typename BytesOf>
+Bytes OfProfiled(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
+                 BytesOf bytes_of) {
   Bytes unnamed = reduction.bytes;
-  for (const ParameterRange& own : SharesOf(graph, reduction, device)) {
-    const Parameter& parameter = graph.parameter(own.id);
-    const int64_t elements = parameter.Elements();
-    unnamed -= parameter.SizeBytes();
-    if (elements == 0) continue;
-    others += OptimizerStateBytes(parameter, optimizer) / elements * (elements - own.size());
-  }
-  if (unnamed <= 0) return others;
-  Bytes all = 0, state = 0;
+  for (ParameterId id : reduction.parameters) unnamed -= graph.parameter(id).SizeBytes();
+  if (unnamed <= 0) return 0;
+  Bytes all = 0, said = 0;
   for (NodeId node : stage.nodes) {
     const auto& cost = graph.node(node).cost;
     if (!cost.has_value()) continue;
     all += cost->parameter_bytes;
-    state += OptimizerStateBytes(*cost, optimizer);
+    said += bytes_of(*cost);
   }
   const double share = static_cast<double>(unnamed) / static_cast<double>(all);
-  const Bytes summed(static_cast<int64_t>(share * static_cast<double>(state)));
+  return Bytes(static_cast<int64_t>(share * static_cast<double>(said)));
+}
+
+}  // namespace
+
+Bytes StateOfOthers(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
+                    DeviceId device, Optimizer optimizer) {
+  if (!reduction.sharded) return 0;
+  Bytes others = 0;
+  for (const ParameterRange& own : SharesOf(graph, reduction, device)) {
+    const Parameter& parameter = graph.parameter(own.id);
+    const int64_t elements = parameter.Elements();
+    if (elements == 0) continue;
+    others += OptimizerStateBytes(parameter, optimizer) / elements * (elements - own.size());
+  }
+  const Bytes summed = OfProfiled(graph, stage, reduction, [&](const ProfiledCost& cost) {
+    return OptimizerStateBytes(cost, optimizer);
+  });
   return others + summed - Bytes(ShareSize(summed.count(), std::ssize(reduction.devices)));
+}
+
+PassingBytes PassingBytesOf(const Graph& graph, const ProgramStage& stage,
+                            const Reduction& reduction) {
+  PassingBytes bytes;
+  if (!reduction.each_pass) return bytes;
+  for (ParameterId id : reduction.parameters) bytes.named += graph.parameter(id).SizeBytes();
+  bytes.profiled = OfProfiled(graph, stage, reduction,
+                              [](const ProfiledCost& cost) { return GradientBytes(cost); });
+  return bytes;
+}
+
+Bytes KeptSums(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
+               DeviceId device) {
+  if (!reduction.each_pass) return 0;
+  Bytes kept = 0;
+  for (const ParameterRange& own : SharesOf(graph, reduction, device))
+    kept += own.size() * SizeOf(graph.parameter(own.id).dtype);
+  const Bytes profiled = PassingBytesOf(graph, stage, reduction).profiled;
+  return kept + Bytes(ShareSize(profiled.count(), std::ssize(reduction.devices)));
 }
 
 Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,

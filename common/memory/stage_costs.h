@@ -18,13 +18,18 @@
 
 namespace stagewright {
 
+// Whose gradients go after every backward pass (Reduction::each_pass); empty: no one's.
+struct PassingGradients {
+  std::vector<bool> parameters;  // By parameter.
+  std::vector<bool> stages;      // By stage: its planning-only nodes'.
+};
+
 class StageBytes {
  public:
-  // `split`, by stage: its backward passes come in halves.
-  // All references outlive it.
+  // `split`, by stage: its backward passes come in halves. All references outlive it.
   StageBytes(const MessageTypes& types, const CostModel& costs,
              const std::vector<ProgramStage>& stages, const std::vector<Channel>& channels,
-             std::vector<bool> split);
+             std::vector<bool> split, PassingGradients passing = {});
   // Memory of one replica that runs `samples` samples at once. O(nodes of the stage and what they
   // read) at the first call for a number of samples; the reference lasts as long as the object.
   const StageMemory& Of(StageId stage, int64_t samples);
@@ -44,6 +49,7 @@ class StageBytes {
   const CostModel& costs_;
   const std::vector<ProgramStage>& stages_;
   std::vector<bool> split_;
+  PassingGradients passing_;
   NodeOrder order_;
   std::vector<GivenValues> given_;               // By stage.
   std::vector<std::optional<StageTape>> tapes_;  // By stage.
@@ -59,6 +65,22 @@ Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stage
 // one; 0 unless they share it out. `stage`: the first of the reduction's. O(n log n).
 Bytes StateOfOthers(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
                     DeviceId device, Optimizer optimizer);
+
+// Gradient bytes that a backward pass makes and that go when the reduction has summed them
+// (Reduction::each_pass).
+struct PassingBytes {
+  Bytes named = 0;     // Those of parameters.
+  Bytes profiled = 0;  // Those of planning-only nodes whose profile tells them apart.
+  Bytes all() const { return named + profiled; }
+};
+
+// Those of one of the stage's reductions; none unless it has each_pass. O(n).
+PassingBytes PassingBytesOf(const Graph& graph, const ProgramStage& stage,
+                            const Reduction& reduction);
+
+// What the device keeps of them from the first sum to the update. O(n log n).
+Bytes KeptSums(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
+               DeviceId device);
 
 // The part of ResidentBytesOf that is gradients which come with the first backward pass and go with
 // the update: all but those of planning-only nodes, which have one figure for everything.

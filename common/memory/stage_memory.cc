@@ -81,7 +81,7 @@ class PassReplay {
   Bytes InputHalf();
   Bytes WeightHalf();
 
-  // From now on gradients of parameters stay.
+  // From now on gradients of all parameters stay, not only those that are new in every pass.
   void KeepGradients() { keeps_gradients_ = true; }
 
   Bytes now() const { return ledger_.now(); }
@@ -106,7 +106,9 @@ class PassReplay {
   void Start(int32_t value);
   int32_t GradientOf(const TapeStep& step, int32_t operand, int32_t of_result);
   bool Differentiate(size_t step, bool operands, bool parameters);
+  bool DifferentiateProfiled(size_t step, bool parameters);
   void CastGradients(const TapeStep& step);
+  void KeepGradients(const TapeStep& step);
   void Deliver(const TapeStep& step, int32_t value, int32_t gradient);
   void Accumulate(int32_t& sum, int32_t gradient, Bytes bytes);
 
@@ -244,6 +246,7 @@ void PassReplay::Deliver(const TapeStep& step, int32_t value, int32_t gradient) 
 // False if no gradient has come.
 bool PassReplay::Differentiate(size_t index, bool operands, bool parameters) {
   const TapeStep& step = tape_.steps[index];
+  if (step.profiled) return DifferentiateProfiled(index, parameters);
   std::vector<int32_t>& of_results = of_results_;
   of_results.clear();
   for (int32_t value : step.makes) {
@@ -260,7 +263,7 @@ bool PassReplay::Differentiate(size_t index, bool operands, bool parameters) {
   const bool casts = step.cast_gradients > 0;
   const Bytes direct = casts ? step.cast_gradients : step.parameters;
   ledger_.TakeAndFree((parameters ? direct : 0) + sizes_.backward[index]);
-  if (parameters && !casts && keeps_gradients_) ledger_.Take(step.own_parameters);
+  if (parameters && !casts) KeepGradients(step);
   if (!halves_ || !step.waits()) Forget(index);
   for (int32_t gradient : of_results) Drop(gradient);
   if (parameters && casts) CastGradients(step);
@@ -268,10 +271,23 @@ bool PassReplay::Differentiate(size_t index, bool operands, bool parameters) {
   return true;
 }
 
+// Only those gradients of planning-only nodes are told apart that are new in every pass.
+bool PassReplay::DifferentiateProfiled(size_t index, bool parameters) {
+  const TapeStep& step = tape_.steps[index];
+  if (!parameters || step.passing_parameters == 0) return false;
+  ledger_.Take(step.passing_parameters);
+  Forget(index);
+  return true;
+}
+
 // Gradients of weights in the type of the parameters, made of those in the smaller one.
 void PassReplay::CastGradients(const TapeStep& step) {
   ledger_.TakeAndFree(step.cast_gradients + step.parameters);
-  if (keeps_gradients_) ledger_.Take(step.own_parameters);
+  KeepGradients(step);
+}
+
+void PassReplay::KeepGradients(const TapeStep& step) {
+  ledger_.Take(keeps_gradients_ ? step.own_parameters : step.passing_parameters);
 }
 
 Bytes PassReplay::Backward() {

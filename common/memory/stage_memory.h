@@ -9,9 +9,9 @@
 // A backward pass runs the nodes in the opposite order. A node makes the gradients of its operands
 // and parameters; then what it saved goes, the gradients of its results, and those of its
 // parameters, which are added to what is there or, in the first backward pass after an update of
-// the parameters, stay. A second gradient of a value is added to the memory of the first one, or
-// the first to that of the second, unless others use both. Roots, what was received, and gradients
-// received and to be returned stay until the end.
+// the parameters and where those of the pass before have gone, stay. A second gradient of a value
+// is added to the memory of the first one, or the first to that of the second, unless others use
+// both. Roots, what was received, and gradients received and to be returned stay until the end.
 //
 // A backward pass in halves (segments.h) runs segment after segment. A segment holds the gradients
 // that it starts from until it ends. One whose nodes read parameters holds them, and what its nodes
@@ -41,7 +41,7 @@ struct StageMemory {
     Bytes weight_half = 0;
   };
   // Passes that make gradients of parameters: `first` when no such gradients are there yet, and
-  // those that it makes stay; `later` when they are there.
+  // those that it makes stay; `later` when they are there, but for those of passing parameters.
   Gradients first;
   Gradients later;
   // What is left by a forward pass, and between the halves of a backward pass.

@@ -15,8 +15,8 @@ namespace {
 
 class TapeMaker {
  public:
-  TapeMaker(const MessageTypes& types, bool has_backward)
-      : types_(types), graph_(types.graph()), has_backward_(has_backward) {}
+  TapeMaker(const MessageTypes& types, bool has_backward, const std::vector<bool>& passing)
+      : types_(types), graph_(types.graph()), has_backward_(has_backward), passing_(passing) {}
 
   StageTape Make(const std::vector<NodeId>& nodes, const GivenValues& given) {
     for (NodeId node : nodes) AddStep(node);
@@ -135,8 +135,10 @@ class TapeMaker {
     for (auto step = tape_.steps.rbegin(); step != tape_.steps.rend(); ++step) {
       if (step->parameters == 0 || !step->backward) continue;
       for (ParameterId p : graph_.Parameters(step->node)) {
-        if (graph_.parameter(p).trainable && seen.insert(p.value()).second)
-          step->own_parameters += graph_.parameter(p).SizeBytes();
+        if (!graph_.parameter(p).trainable || !seen.insert(p.value()).second) continue;
+        step->own_parameters += graph_.parameter(p).SizeBytes();
+        if (!passing_.empty() && passing_[p.index()])
+          step->passing_parameters += graph_.parameter(p).SizeBytes();
       }
     }
   }
@@ -159,6 +161,7 @@ class TapeMaker {
   const MessageTypes& types_;
   const Graph& graph_;
   const bool has_backward_;
+  const std::vector<bool>& passing_;
   StageTape tape_;
   std::vector<SegmentNode> nodes_;  // Parallel to the steps; empty for planning-only ones.
   absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> value_of_;  // By node and output.
@@ -168,8 +171,9 @@ class TapeMaker {
 }  // namespace
 
 StageTape MakeStageTape(const MessageTypes& types, const std::vector<NodeId>& nodes,
-                        const GivenValues& given, bool has_backward) {
-  StageTape tape = TapeMaker(types, has_backward).Make(nodes, given);
+                        const GivenValues& given, bool has_backward,
+                        const std::vector<bool>& passing) {
+  StageTape tape = TapeMaker(types, has_backward, passing).Make(nodes, given);
   if (IsMixed(types.precision()) && !tape.profiled)
     AddCasts(types.graph(), types.precision(), tape);
   return tape;

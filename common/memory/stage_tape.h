@@ -54,6 +54,9 @@ struct TapeStep {
   Bytes parameters = 0;          // Bytes of the parameters that it trains.
   // Bytes of the parameters that it trains and no later node reads.
   Bytes own_parameters = 0;
+  // The part of it whose gradients go when a backward pass has ended (Reduction::each_pass); of a
+  // planning-only node, those bytes.
+  Bytes passing_parameters = 0;
   // Gradients of the weights' copies that it takes in place of those, in a smaller type: they are
   // turned into those of the parameters once what the node saved is gone.
   Bytes cast_gradients = 0;
@@ -79,8 +82,10 @@ struct GivenValues {
 
 // The tape of `nodes`, topologically sorted, in a precision: where that is mixed, what is cast
 // (common/training/autocast.h) is cast by a step of its own, and what a stage receives and gives
-// has the types of messages. The graph must outlive the tape. O(nodes + reads).
+// has the types of messages. `passing`, by parameter: its gradient goes after every backward pass;
+// empty: none does. The graph must outlive the tape. O(nodes + reads).
 StageTape MakeStageTape(const MessageTypes& types, const std::vector<NodeId>& nodes,
-                        const GivenValues& given, bool has_backward);
+                        const GivenValues& given, bool has_backward,
+                        const std::vector<bool>& passing = {});
 
 }  // namespace stagewright

@@ -37,6 +37,10 @@ bool HasSamples(ActionKind kind) {
   return !IsCollective(kind) && kind != ActionKind::kOptimizerStep;
 }
 
+bool MayHaveSamples(ActionKind kind) {
+  return HasSamples(kind) || kind == ActionKind::kReduceScatter;
+}
+
 bool HasChannel(ActionKind kind) { return IsTransfer(kind) || IsCollective(kind); }
 
 bool MayHaveChannel(ActionKind kind) {
@@ -79,7 +83,9 @@ bool Parse(std::string_view text, Action& action) {
   int32_t stage = 0;
   if (!TakeKind(text, action.kind) || !TakeNumber(text, stage)) return false;
   action.stage = StageId(stage);
-  if (HasSamples(action.kind) && !TakeSamples(text, action.samples)) return false;
+  const bool names_samples = HasSamples(action.kind) ||
+                             (MayHaveSamples(action.kind) && !text.empty() && text.front() == '[');
+  if (names_samples && !TakeSamples(text, action.samples)) return false;
   const bool names_channel = MayHaveChannel(action.kind) && Take(text, '@');
   if (names_channel ? !TakeNumber(text, action.channel) : HasChannel(action.kind)) return false;
   return text.empty();
@@ -110,18 +116,20 @@ std::string_view ActionKindName(ActionKind kind) { return kNames[static_cast<siz
 std::string InWords(const Action& action) {
   const SampleRange& samples = action.samples;
   const std::string_view words = kNames[static_cast<size_t>(action.kind)].words;
-  return absl::Substitute(absl::string_view(words.data(), words.size()),
-                          samples.size() == 1
-                              ? absl::StrCat("sample ", samples.begin)
-                              : absl::StrCat("samples ", samples.begin, " to ", samples.end - 1),
-                          action.stage.value());
+  const std::string which = samples.size() == 1
+                                ? absl::StrCat("sample ", samples.begin)
+                                : absl::StrCat("samples ", samples.begin, " to ", samples.end - 1);
+  const std::string said =
+      absl::Substitute(absl::string_view(words.data(), words.size()), which, action.stage.value());
+  const bool of_some = !HasSamples(action.kind) && !samples.empty();
+  return of_some ? absl::StrCat(said, ", of ", which) : said;
 }
 
 std::string ToString(const Action& action) {
   const std::string_view name = kNames[static_cast<size_t>(action.kind)].letters;
   std::string text =
       absl::StrCat(absl::string_view(name.data(), name.size()), action.stage.value());
-  if (HasSamples(action.kind))
+  if (HasSamples(action.kind) || !action.samples.empty())
     absl::StrAppend(&text, "[", action.samples.begin, ",", action.samples.end, ")");
   if (HasChannel(action.kind) || action.channel >= 0) absl::StrAppend(&text, "@", action.channel);
   return text;

@@ -31,7 +31,9 @@ inline constexpr ActionKind kLastActionKind = ActionKind::kAllGather;
 struct Action {
   ActionKind kind = ActionKind::kForward;
   StageId stage;
-  SampleRange samples;  // This device's share. Empty for collectives and kOptimizerStep.
+  // This device's share; the whole micro-batch where a reduction sums the gradients of each
+  // (Reduction::each_pass). Empty for other collectives and kOptimizerStep.
+  SampleRange samples;
   // Transfers: index in Program::channels. Collectives: index in Program::reductions.
   // kOptimizerStep: that of the last of its stage's reductions that it follows, if it leaves others
   // to a later step. Else -1.
@@ -55,8 +57,8 @@ std::string_view ActionKindName(ActionKind kind);
 // to 3 for stage 2". Samples are counted in the mini-batch.
 std::string InWords(const Action& action);
 
-// "F2[0,8)", "SA2[0,4)@3" (channel 3), "AR1@0" (reduction 0), "OS1" or, if it follows the
-// reductions up to 4 only, "OS1@4". ParseAction is the inverse.
+// "F2[0,8)", "SA2[0,4)@3" (channel 3), "AR1@0" (reduction 0), "RS1[0,8)@0" (of one micro-batch),
+// "OS1" or, if it follows the reductions up to 4 only, "OS1@4". ParseAction is the inverse.
 std::string ToString(const Action& action);
 absl::StatusOr<Action> ParseAction(const std::string& text);
 

@@ -87,7 +87,9 @@ absl::Status CheckAction(const Program& program, const std::vector<ProgramAction
   const size_t channels = transfer ? program.channels.size() : sum ? program.reductions.size() : 0;
   if ((transfer || sum) ? !In(ChannelId(action.channel), channels) : !part && action.channel != -1)
     return Bad(sum ? "reduction " : "channel ", action.channel, " does not exist");
-  const bool has_samples = !sum && action.kind != ActionKind::kOptimizerStep;
+  const bool each_pass =
+      action.kind == ActionKind::kReduceScatter && program.reductions[action.channel].each_pass;
+  const bool has_samples = (!sum || each_pass) && action.kind != ActionKind::kOptimizerStep;
   const int64_t end = program.mini_batch * (HasSections(program) ? 2 : 1);
   if (has_samples &&
       (action.samples.empty() || action.samples.begin < 0 || action.samples.end > end)) {
@@ -134,6 +136,10 @@ absl::Status CheckIds(const Program& program) {
     if (reduction.sharded && (reduction.gradient_norm || reduction.stages.size() != 1)) {
       return Bad("reductions[", r, "].sharded: what is shared out is of one stage's replicas, not ",
                  reduction.gradient_norm ? "a norm" : "of several stages");
+    }
+    if (reduction.each_pass && (!reduction.sharded || program.asynchronous)) {
+      return Bad("reductions[", r,
+                 "].each_pass: is of what is shared out in a synchronous program");
     }
   }
   DeviceId last;

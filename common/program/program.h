@@ -60,6 +60,9 @@ struct Reduction {
   // the gradients of its share alone, by a reduce-scatter instead of an all-reduce, and updates
   // that; after the step that does, an all-gather brings all parameters up to date.
   bool sharded = false;
+  // Sharded: the gradients of every micro-batch are summed after its backward pass and added to the
+  // sums of the device's share, all that is left of them then. Else those of all are summed once.
+  bool each_pass = false;
 };
 
 // A place in a backward pass, whole or its weight half: the gradients that the stage's nodes from

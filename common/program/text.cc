@@ -234,6 +234,8 @@ class Parser {
     RETURN_IF_ERROR(line.IdList("parameters", reduction.parameters));
     if (!line.Field("norm").empty()) RETURN_IF_ERROR(line.Flag("norm", reduction.gradient_norm));
     if (!line.Field("sharded").empty()) RETURN_IF_ERROR(line.Flag("sharded", reduction.sharded));
+    if (!line.Field("each_pass").empty())
+      RETURN_IF_ERROR(line.Flag("each_pass", reduction.each_pass));
     return line.Number("bytes", reduction.bytes);
   }
 
@@ -317,7 +319,8 @@ std::string ToText(const Program& program) {
     absl::StrAppend(&text, "reduction ", r, " stages=", Ids(reduction.stages),
                     " devices=", Ids(reduction.devices), " parameters=", Ids(reduction.parameters),
                     " bytes=", reduction.bytes, reduction.gradient_norm ? " norm=1" : "",
-                    reduction.sharded ? " sharded=1\n" : "\n");
+                    reduction.sharded ? " sharded=1" : "",
+                    reduction.each_pass ? " each_pass=1\n" : "\n");
   }
   for (const DeviceProgram& device : program.devices) {
     absl::StrAppend(&text, "device ", device.device.value(), " resident=", device.resident, "\n");

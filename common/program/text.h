@@ -18,9 +18,10 @@
 // the fourth on (PassMark). Kinds: `F` forward, `B` backward, `I` and `W` its halves for inputs and
 // weights, `R` recompute, `SA` `RA` `SG` `RG` send and receive activation and gradient, `AR`
 // all-reduce, `OS` optimizer step (`OS1@4`: of what the reductions of stage 1 up to 4 sum), `RS`
-// and `AG` reduce-scatter and all-gather of a reduction with `sharded=1`. Values are `node.output`,
-// bytes per sample are activation/gradient. `version_lag=` of a stage: how many updates older than
-// the newest the weights of its forward passes are (asynchronous programs with vertical sync).
+// and `AG` reduce-scatter and all-gather of a reduction with `sharded=1`, `RS1[0,2)@0` the
+// reduce-scatter of one micro-batch, with `each_pass=1`. Values are `node.output`, bytes per sample
+// are activation/gradient. `version_lag=` of a stage: how many updates older than the newest the
+// weights of its forward passes are (asynchronous programs with vertical sync).
 #pragma once
 
 #include <string>

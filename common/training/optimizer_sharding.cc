@@ -10,12 +10,15 @@ const char* OptimizerShardingName(OptimizerSharding sharding) {
       return "none";
     case OptimizerSharding::kStates:
       return "states";
+    case OptimizerSharding::kGradients:
+      return "gradients";
   }
   CHECK(false);
 }
 
 std::optional<OptimizerSharding> ParseOptimizerSharding(std::string_view name) {
-  for (OptimizerSharding sharding : {OptimizerSharding::kNone, OptimizerSharding::kStates}) {
+  for (OptimizerSharding sharding :
+       {OptimizerSharding::kNone, OptimizerSharding::kStates, OptimizerSharding::kGradients}) {
     if (name == OptimizerShardingName(sharding)) return sharding;
   }
   return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 
@@ -54,6 +55,7 @@ absl::Status CheckSumWaits(const Validation& v, Cell sum) {
   }
   if (std::find(holders.begin(), holders.end(), v.At(sum).action.stage) == holders.end())
     return v.Broken(sum, "the stage is not in the reduction");
+  if (reduction.each_pass) return absl::OkStatus();  // CheckSumsOfPasses.
   for (StageId stage : holders) {
     for (ActionKind kind : {ActionKind::kBackward, ActionKind::kBackwardWeight}) {
       const auto& cells = v.Of(kind)[stage.index()];
@@ -69,6 +71,46 @@ absl::Status CheckSumWaits(const Validation& v, Cell sum) {
 
 // Sums by row of their device.
 using Sums = std::vector<std::vector<Cell>>;
+
+bool MakesParameterGradients(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
+}
+
+// Where the gradients of every micro-batch are summed: one sum for each pass of the stage here that
+// makes some, which waits for it or its mark and for which the stage's next pass waits.
+absl::Status CheckSumsOfPasses(const Validation& v, int32_t r, int32_t row,
+                               const std::vector<Cell>& sums) {
+  const StageId stage = v.program().reductions[r].stages.front();
+  const int64_t micro_batch = v.program().stages[stage.index()].micro_batch;
+  std::map<int64_t, Cell> left;  // By micro-batch.
+  for (Cell sum : sums) {
+    const Action& action = v.At(sum).action;
+    if (action.channel != r) continue;
+    if (action.samples.begin % micro_batch != 0 || action.samples.size() != micro_batch)
+      return v.Broken(sum, "its samples are not a micro-batch of the stage");
+    if (!left.try_emplace(action.samples.begin / micro_batch, sum).second)
+      return v.Broken(sum, "the device sums these gradients twice");
+  }
+  std::optional<Cell> awaited;  // The sum of the pass before.
+  for (int32_t i = 0; i < std::ssize(v.Body(row)); ++i) {
+    const Cell pass{row, i};
+    const Action& action = v.At(pass).action;
+    const bool passes = IsCompute(action.kind) && action.kind != ActionKind::kOptimizerStep;
+    if (action.stage != stage || !passes) continue;
+    if (awaited.has_value() && !WaitsFor(v.At(pass), awaited->action))
+      return v.Broken(pass, "it does not wait for ", ToString(v.At(*awaited).action));
+    awaited.reset();
+    if (!MakesParameterGradients(action.kind)) continue;
+    const auto sum = left.extract(action.samples.begin / micro_batch);
+    if (sum.empty())
+      return v.Broken(pass, "the reduce-scatter of reduction ", r, " is missing after it");
+    awaited = sum.mapped();
+    if (!WaitsFor(v.At(*awaited), i) && !WaitsForMark(v.At(*awaited), i))
+      return v.Broken(*awaited, "it does not wait for ", ToString(action));
+  }
+  if (left.empty()) return absl::OkStatus();
+  return v.Broken(left.begin()->second, "no pass makes the gradients that it sums");
+}
 
 // The norm is that of summed gradients: it waits for all other sums of its device.
 absl::Status CheckNormWaits(const Validation& v, const Sums& sums) {
@@ -204,7 +246,7 @@ absl::Status CheckUpdates(const Validation& v) {
         by_row[cell.row].push_back(cell);
         if (!Holds(v.program().reductions[r].devices, v.DeviceOf(cell)))
           return v.Broken(cell, "the device is not in the reduction");
-        if (!sums.try_emplace({r, cell.row}, cell).second)
+        if (!sums.try_emplace({r, cell.row}, cell).second && !v.program().reductions[r].each_pass)
           return v.Broken(cell, "the device sums these gradients twice");
         RETURN_IF_ERROR(CheckSumWaits(v, cell));
       }
@@ -216,6 +258,11 @@ absl::Status CheckUpdates(const Validation& v) {
           v, sums, [&](const Reduction& reduction) { return reduction.sharded == sharded; },
           sharded ? "reduce-scatter" : "all-reduce"));
     }
+  }
+  for (const auto& [place, sum] : sums) {
+    const auto [r, row] = place;
+    if (v.program().reductions[r].each_pass)
+      RETURN_IF_ERROR(CheckSumsOfPasses(v, r, row, by_row[row]));
   }
   RETURN_IF_ERROR(CheckGathers(v));
   RETURN_IF_ERROR(CheckNormWaits(v, by_row));

@@ -167,12 +167,19 @@ static_assert(static_cast<int>(OptimizerSharding::kStates) + 1 == v1::OPTIMIZER_
 }  // namespace
 
 v1::OptimizerSharding ToProto(OptimizerSharding sharding) {
+  if (sharding == OptimizerSharding::kGradients) return v1::OPTIMIZER_SHARDING_GRADIENTS;
   return static_cast<v1::OptimizerSharding>(static_cast<int>(sharding) + 1);
 }
 
 OptimizerSharding FromProto(v1::OptimizerSharding sharding) {
-  return sharding == v1::OPTIMIZER_SHARDING_STATES ? OptimizerSharding::kStates
-                                                   : OptimizerSharding::kNone;
+  switch (sharding) {
+    case v1::OPTIMIZER_SHARDING_STATES:
+      return OptimizerSharding::kStates;
+    case v1::OPTIMIZER_SHARDING_GRADIENTS:
+      return OptimizerSharding::kGradients;
+    default:
+      return OptimizerSharding::kNone;
+  }
 }
 
 v1::BatchStatistics ToProto(BatchStatistics statistics) {
@@ -278,6 +285,7 @@ v1::Program ToProto(const Program& program) {
     AddIds(reduction.stages, out->mutable_stages());
     out->set_gradient_norm(reduction.gradient_norm);
     out->set_sharded(reduction.sharded);
+    out->set_each_pass(reduction.each_pass);
   }
   for (const DeviceProgram& device : program.devices) {
     v1::DeviceProgram* out = proto.add_devices();
@@ -306,7 +314,7 @@ absl::StatusOr<Program> FromProto(const v1::Program& proto) {
     program.reductions.push_back({Ids<ParameterId>(reduction.parameters()),
                                   Ids<DeviceId>(reduction.devices()), Bytes(reduction.bytes()),
                                   Ids<StageId>(reduction.stages()), reduction.gradient_norm(),
-                                  reduction.sharded()});
+                                  reduction.sharded(), reduction.each_pass()});
   }
   for (const v1::DeviceProgram& device : proto.devices()) {
     DeviceProgram out;

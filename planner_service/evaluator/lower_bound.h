@@ -19,7 +19,7 @@ struct BoundOptions {
   // For asynchronous strategies: the time per mini-batch of a pipeline that is never flushed.
   bool asynchronous = false;
   // The bound is of strategies whose replicas share out the optimizer's state, however many they
-  // are: the state and its updates cost nothing then.
+  // are: the state and its updates cost nothing then, and sums at least as much as once a step.
   OptimizerSharding sharding = OptimizerSharding::kNone;
 };
 

@@ -37,6 +37,20 @@ bool HasWholeState(const Program& program, DeviceId device) {
                      });
 }
 
+// Gradients here could go after every micro-batch and do not.
+bool HasWholeGradients(const Program& program, DeviceId device) {
+  return std::any_of(program.reductions.begin(), program.reductions.end(),
+                     [&](const Reduction& reduction) {
+                       const auto& devices = reduction.devices;
+                       if (reduction.each_pass || reduction.gradient_norm ||
+                           reduction.stages.size() != 1 || program.asynchronous)
+                         return false;
+                       const ProgramStage& stage = program.stages[reduction.stages.front().index()];
+                       return stage.micro_batch < program.mini_batch &&
+                              std::find(devices.begin(), devices.end(), device) != devices.end();
+                     });
+}
+
 std::string OptimizerAdvice(Optimizer optimizer, Bytes state, bool may_share) {
   if (may_share) {
     return absl::StrCat("replicas that share out the optimizer state (--shard-optimizer states), ",
@@ -92,7 +106,11 @@ absl::Status OverMemory(const MessageTypes& types, const Cluster& cluster, const
     advice = OptimizerAdvice(optimizer, parts.optimizer, HasWholeState(program, device.device));
   } else {
     dominates = "parameters and their gradients dominate";
-    advice = absl::StrCat("more devices, so that each holds fewer parameters, or devices with ",
+    advice = absl::StrCat(HasWholeGradients(program, device.device)
+                              ? "replicas that share out the gradients, too (--shard-optimizer "
+                                "gradients), "
+                              : "",
+                          "more devices, so that each holds fewer parameters, or devices with ",
                           FormatBytes(peak));
   }
   return absl::ResourceExhaustedError(absl::StrCat(

@@ -171,7 +171,8 @@ absl::Status CheckOptions(const PlanRequest& request) {
   if (options.bucket_bytes < 0) {
     return Invalid("options.bucket_bytes: must not be negative, is ", options.bucket_bytes);
   }
-  if (options.asynchronous && options.optimizer_sharding == OptimizerSharding::kStates) {
+  if (options.asynchronous &&
+      options.optimizer_sharding.value_or(OptimizerSharding::kNone) != OptimizerSharding::kNone) {
     return Invalid("options.optimizer_sharding: is of synchronous plans; with ",
                    "options.asynchronous every replica keeps the optimizer's state whole");
   }

@@ -85,10 +85,18 @@ absl::StatusOr<PlanResponse> SolveEitherSharding(const PlanRequest& request, Sea
                    solve(With(request, OptimizerSharding::kNone), first, improved));
   absl::StatusOr<PlanResponse> second =
       solve(With(request, OptimizerSharding::kStates), context, improved);
-  // Not before: the second search would say that it was cut short.
+  std::optional<absl::StatusOr<PlanResponse>> third;
+  if (second.ok() && !whole.best && !second->best && !context.Stopped())
+    third = solve(With(request, OptimizerSharding::kGradients), context, improved);
+  // Not before: the other searches would say that they were cut short.
   if (first.Stopped()) context.NoteStopped();
   ASSIGN_OR_RETURN(PlanResponse shared, std::move(second));
   PlanResponse answer = Faster(std::move(whole), std::move(shared));
+  if (third.has_value()) {
+    ASSIGN_OR_RETURN(PlanResponse with_gradients, *std::move(third));
+    answer = Faster(std::move(answer), std::move(with_gradients));
+    return answer;
+  }
   RETURN_IF_ERROR(TryShared(request, context, answer));
   return answer;
 }

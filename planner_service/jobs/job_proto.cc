@@ -249,7 +249,7 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
     if (spec.plan_options().batch_statistics() != v1::BATCH_STATISTICS_UNSPECIFIED)
       request.strategy->batch_statistics = request.options.batch_statistics;
     const v1::OptimizerSharding sharding = spec.plan_options().optimizer_sharding();
-    if (sharding == v1::OPTIMIZER_SHARDING_NONE || sharding == v1::OPTIMIZER_SHARDING_STATES)
+    if (sharding != v1::OPTIMIZER_SHARDING_UNSPECIFIED && sharding != v1::OPTIMIZER_SHARDING_AUTO)
       request.strategy->optimizer_sharding = FromProto(sharding);
     if (spec.plan_options().bucket_bytes() > 0)
       request.strategy->bucket_bytes = request.options.bucket_bytes;

@@ -82,19 +82,21 @@ void StageOracle::CollectValues(const std::vector<int32_t>& position) {
 void StageOracle::CollectParameters() {
   const Graph& graph = *problem().graph;
   const bool shares_state = problem().optimizer_sharding != OptimizerSharding::kNone;
+  const bool passes = problem().optimizer_sharding == OptimizerSharding::kGradients;
+  const auto use_of = [&](const HeldBytes& bytes, int32_t next) {
+    return ParameterUse{bytes.resident, bytes.gradients, shares_state ? bytes.state : 0,
+                        passes ? bytes.gradients : 0, next};
+  };
   parameters_.resize(size());
   std::vector<int32_t> next(graph.parameters().size(), size());
   for (int32_t p = size() - 1; p >= 0; --p) {
     const CostTable::Held& held = costs_.held(order_[p].value());
     for (ParameterId id : held.parameters) {
-      const HeldBytes& bytes = costs_.held(id);
-      parameters_[p].push_back(
-          {bytes.resident, bytes.gradients, shares_state ? bytes.state : 0, next[id.index()]});
+      parameters_[p].push_back(use_of(costs_.held(id), next[id.index()]));
       next[id.index()] = p;
     }
     if (held.profiled.resident == 0 && held.profiled.gradients == 0) continue;
-    parameters_[p].push_back({held.profiled.resident, held.profiled.gradients,
-                              shares_state ? held.profiled.state : 0, size()});
+    parameters_[p].push_back(use_of(held.profiled, size()));
   }
 }
 
@@ -123,6 +125,7 @@ StageOracle::Extent StageOracle::Grow(const Extent& shorter, int32_t p, int32_t 
     if (use.next < end) continue;
     extent.resident += use.resident;
     extent.state += use.state;
+    extent.passing += use.passing;
     extent.gradients += use.gradient;
   }
   return extent;
@@ -137,7 +140,7 @@ void StageOracle::LeastParameters(std::vector<Bytes>& resident,
     gradients.push_back(gradients.back());
     for (const ParameterUse& use : uses) {
       if (use.next < size()) continue;
-      resident.back() += use.resident - use.state;
+      resident.back() += use.resident - use.state - use.passing;
       gradients.back() += use.gradient;
     }
   }
@@ -237,8 +240,11 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
   const Bytes of_others =
       extent.state == 0 ? Bytes(0)
                         : extent.state - (extent.state + Bytes(flow.replicas - 1)) / flow.replicas;
-  return extent.resident - of_others + (flow.recompute ? 1 : flow.micro_batches_in_flight) * saved +
-         workspace + CeilBytes(per_sample * static_cast<double>(flow.samples));
+  const Bytes passed =
+      extent.passing == 0 ? Bytes(0) : PassingSaves(extent.passing, saved, flow.replicas);
+  return extent.resident - of_others - passed +
+         (flow.recompute ? 1 : flow.micro_batches_in_flight) * saved + workspace +
+         CeilBytes(per_sample * static_cast<double>(flow.samples));
 }
 
 Bytes StageOracle::Memory(int32_t begin, int32_t end, const Flow& flow) const {

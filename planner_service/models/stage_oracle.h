@@ -58,6 +58,7 @@ class StageOracle {
   struct Extent {
     Bytes resident = 0;         // Parameters, gradients, optimizer state.
     Bytes state = 0;            // The part of it that replicas share out; 0 if they do not.
+    Bytes passing = 0;          // The part that goes after every backward pass of replicas.
     Bytes gradients = 0;        // Gradient bytes that replicas sum.
     double in_per_sample = 0;   // Activation bytes received from earlier ranges.
     double out_per_sample = 0;  // Activation bytes sent to later ranges, each value once.
@@ -121,8 +122,9 @@ class StageOracle {
   struct ParameterUse {
     Bytes resident = 0;
     Bytes gradient = 0;
-    Bytes state = 0;   // The part of `resident` that replicas share out.
-    int32_t next = 0;  // Next position that uses the same parameter; size() if none.
+    Bytes state = 0;    // The part of `resident` that replicas share out.
+    Bytes passing = 0;  // The part of it that goes after every backward pass.
+    int32_t next = 0;   // Next position that uses the same parameter; size() if none.
   };
   void CollectValues(const std::vector<int32_t>& position);
   void CollectParameters();

@@ -246,6 +246,7 @@ class Builder {
       const Bytes trained = sums_[s].parameters.trained / (shared ? std::ssize(stage.devices) : 1);
       for (int32_t u : sums_[s].units) {
         TaskGraph::Unit& unit = graph_.units[u];
+        AwaitSums(sum, unit);
         const Nanos update = OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), trained,
                                                sums_[s].parameters.updated);
         const auto early = static_cast<Nanos>(early_share * static_cast<double>(update));
@@ -254,6 +255,13 @@ class Builder {
         graph_.device_updates[unit.device].push_back({s, update, early, sum.last});
       }
     }
+  }
+
+  // Where every micro-batch's gradients are summed, the next pass waits for that. A sum is the half
+  // of an all-reduce.
+  void AwaitSums(const TaskGraph::Sum& sum, TaskGraph::Unit& unit) const {
+    if (costs_.problem().optimizer_sharding != OptimizerSharding::kGradients) return;
+    if (graph_.micro_batches > 1) unit.backward += sum.exposed / 2;
   }
 
   // As MakeReductions cuts it, by operators. Returns the share that is summed before the last
@@ -302,8 +310,11 @@ class Builder {
         const ReplicaSums& own = SumsOf(unit.stage, samples, kind);
         const Bytes saved = unit.recompute || !unit.has_backward ? own.saved : Bytes(0);
         const StageSums& sums = sums_[unit.stage];
-        resident += sums.parameters.ResidentOn(std::ssize(draft_.stages[unit.stage].devices),
-                                               costs_.problem().optimizer_sharding);
+        const int64_t replicas = std::ssize(draft_.stages[unit.stage].devices);
+        const OptimizerSharding sharding = costs_.problem().optimizer_sharding;
+        resident += sums.parameters.ResidentOn(replicas, sharding);
+        if (sharding == OptimizerSharding::kGradients)
+          resident -= PassingSaves(sums.parameters.gradients, own.saved, replicas);
         passing = std::max(passing, own.workspace + saved +
                                         (sums.in_per_sample + 2 * sums.back_per_sample) * samples);
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -117,19 +118,20 @@ Marks MarksOf(const Program& program, const Spans& spans) {
   return marks;
 }
 
-// Collectives by kind and reduction.
-using Meetings = std::map<std::pair<ActionKind, int32_t>, Nanos>;
+// What all members of a collective have in common.
+using Meeting = std::tuple<ActionKind, int32_t, SampleRange>;
+Meeting MeetingOf(const Action& action) { return {action.kind, action.channel, action.samples}; }
+using Meetings = std::map<Meeting, Nanos>;
 
 // From the last start to the last end over the members of each.
 Meetings CollectiveTimes(const Program& program, const Spans& spans) {
-  std::map<std::pair<ActionKind, int32_t>, Span> last;
+  std::map<Meeting, Span> last;
   for (const DeviceProgram& device : program.devices) {
     for (const ProgramAction& item : device.body) {
       if (!IsCollective(item.action.kind)) continue;
       const auto it = spans.find({device.device, item.action});
       if (it == spans.end()) continue;
-      const auto [entry, first] =
-          last.try_emplace({item.action.kind, item.action.channel}, it->second);
+      const auto [entry, first] = last.try_emplace(MeetingOf(item.action), it->second);
       if (first) continue;
       entry->second.start = std::max(entry->second.start, it->second.start);
       entry->second.end = std::max(entry->second.end, it->second.end);
@@ -165,7 +167,7 @@ absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
       if (IsSend(item.action.kind)) {
         ASSIGN_OR_RETURN(times[key], TransferTime(program, spans, key, step));
       } else if (IsCollective(item.action.kind)) {
-        times[key] = collectives.at({item.action.kind, item.action.channel});
+        times[key] = collectives.at(MeetingOf(item.action));
       } else {
         times[key] = std::max<Nanos>(0, it->second.end - it->second.start);
       }

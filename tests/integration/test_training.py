@@ -136,7 +136,7 @@ def test_the_trace_follows_the_program_and_its_replay_gives_the_step_time(system
     assert 0.9 < ratio < 1.1, checked.stdout
 
 
-@pytest.mark.parametrize("sharding", ["none", "states"])
+@pytest.mark.parametrize("sharding", ["none", "states", "gradients"])
 def test_two_workers_sum_gradients_in_buckets(system, sharding):
     """A bucket for each gradient, and weights as on one device."""
     plan = system.path / f"replicas-{sharding}.json"
@@ -149,7 +149,7 @@ def test_two_workers_sum_gradients_in_buckets(system, sharding):
     assert_equal_to_reference(job["checkpoint"], "four_branches_f64", "sgd")
 
 
-@pytest.mark.parametrize(("sharding", "kind"), [("none", "AR"), ("states", "RS")])
+@pytest.mark.parametrize(("sharding", "kind"), [("none", "AR"), ("states", "RS"), ("gradients", "RS")])
 def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system, sharding, kind):
     """A pass of many milliseconds, so that a busy machine has time to start a sum before it ends."""
     plan, path = system.path / f"wide-{sharding}.json", system.path / f"buckets-{sharding}.json"

@@ -43,6 +43,7 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
   std::sort(store.ids_.begin(), store.ids_.end());
   store.ids_.erase(std::unique(store.ids_.begin(), store.ids_.end()), store.ids_.end());
   store.tensors_.resize(graph.parameters().size());
+  store.share_gradients_.resize(graph.parameters().size());
   for (ParameterId id : store.ids_) {
     const Parameter& parameter = graph.parameter(id);
     if (parameter.data.has_value()) {

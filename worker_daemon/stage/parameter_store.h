@@ -36,6 +36,11 @@ class ParameterStore {
   const at::Tensor& operator[](ParameterId id) const { return tensors_[id.index()]; }
   const std::vector<ParameterId>& ids() const { return ids_; }  // Ascending.
 
+  // Where replicas keep the gradients of their shares alone (Reduction::each_pass): the sum of that
+  // of a parameter's share, its elements in a row, in the place of a gradient of the tensor.
+  // Undefined if there is none. As gradients do, it changes in a store that does not.
+  at::Tensor& share_gradient(ParameterId id) const { return share_gradients_[id.index()]; }
+
   // Begins a new version of `ids`: puts a copy in the place of each tensor and moves its gradient
   // there. Who holds the old tensor keeps that version, which changes no more.
   void Renew(const std::vector<ParameterId>& ids);
@@ -47,7 +52,8 @@ class ParameterStore {
 
  private:
   std::vector<ParameterId> ids_;
-  std::vector<at::Tensor> tensors_;  // By ParameterId; undefined where not held.
+  std::vector<at::Tensor> tensors_;                  // By ParameterId; undefined where not held.
+  mutable std::vector<at::Tensor> share_gradients_;  // By ParameterId.
 };
 
 }  // namespace stagewright

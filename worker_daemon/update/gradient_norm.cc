@@ -16,6 +16,26 @@ constexpr double kTiny = 1e-6;  // PyTorch's.
 
 double Square(double x) { return x * x; }
 
+// The gradient of a range of a parameter of the store; undefined if there is none.
+at::Tensor GradientOf(const ParameterStore& parameters, const ParameterRange& own) {
+  const at::Tensor& of_share = parameters.share_gradient(own.id);
+  if (of_share.defined()) return of_share;
+  const at::Tensor& whole = parameters[own.id].grad();
+  if (!whole.defined() || own.size() == whole.numel()) return whole;
+  return whole.reshape({-1}).narrow(0, own.begin, own.size());
+}
+
+// Calls the function with each gradient that is there, of a parameter or of a share of it.
+template <typename Function>
+void ForGradients(const ParameterStore& parameters, Function function) {
+  for (ParameterId id : parameters.ids()) {
+    if (!parameters[id].defined()) continue;
+    if (parameters[id].grad().defined()) function(parameters[id].mutable_grad());
+    at::Tensor& of_share = parameters.share_gradient(id);
+    if (of_share.defined()) function(of_share);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
@@ -27,11 +47,9 @@ absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
   std::vector<at::Tensor> norms;
   double squares = finite ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (const ParameterRange& own : owned) {
-    const at::Tensor& parameter = parameters[own.id];
-    if (!parameter.defined() || !parameter.grad().defined() || own.size() == 0) continue;
-    at::Tensor gradient = parameter.grad();
-    if (own.size() < gradient.numel())
-      gradient = gradient.reshape({-1}).narrow(0, own.begin, own.size());
+    if (!parameters[own.id].defined() || own.size() == 0) continue;
+    const at::Tensor gradient = GradientOf(parameters, own);
+    if (!gradient.defined()) continue;
     const at::Tensor norm =
         at::linalg_vector_norm(gradient, 2, at::OptionalIntArrayRef(), false, at::kDouble);
     if (norm.is_cpu()) {
@@ -55,19 +73,13 @@ absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
   if (!std::isfinite(norm) && policy == NonFinite::kStop)
     return absl::FailedPreconditionError(absl::StrCat("the norm of the gradients is ", norm));
   if (!std::isfinite(norm) && policy == NonFinite::kSkip) {
-    for (ParameterId id : parameters.ids()) {
-      const at::Tensor& parameter = parameters[id];
-      if (parameter.defined()) parameter.mutable_grad() = at::Tensor();
-    }
+    ForGradients(parameters, [](at::Tensor& gradient) { gradient = at::Tensor(); });
     return norm;
   }
   const double clip = max_norm > 0 ? max_norm / (norm + kTiny) : 1;
   const double factor = (clip >= 1 ? 1 : clip) / loss_scale;  // Not a number if the norm is none.
   if (factor == 1) return norm;
-  for (ParameterId id : parameters.ids()) {
-    const at::Tensor& parameter = parameters[id];
-    if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
-  }
+  ForGradients(parameters, [&](at::Tensor& gradient) { gradient.mul_(factor); });
   return norm;
 }
 

@@ -103,8 +103,15 @@ struct Way {
   int64_t size() const { return std::ssize(devices); }
 };
 
-absl::Status ReducePart(const std::vector<at::Tensor>& parameters, at::Device where,
-                        Element element, const Way& way) {
+// Parameters whose gradients are summed together.
+struct Part {
+  std::vector<at::Tensor> parameters;
+  // Parallel to them: to what the sums of shares are added. Empty: gradients stay where they are.
+  std::vector<at::Tensor*> share_gradients;
+};
+
+absl::Status ReducePart(const Part& part, at::Device where, Element element, const Way& way) {
+  const std::vector<at::Tensor>& parameters = part.parameters;
   at::Tensor flat = Flatten(parameters, where);
   at::Tensor summed = flat;
   if (way.streams != nullptr) {
@@ -140,11 +147,18 @@ void FromShares(const at::Tensor& rows, const at::Tensor& elements) {
   if (rest > 0) elements.narrow(0, whole * size, rest).copy_(rows[whole].narrow(0, 0, rest));
 }
 
+// Where this device's begin of so many elements, and how many they are.
+int64_t ShareBegin(int64_t elements, const Way& way) {
+  return std::min(way.place * ShareSize(elements, way.size()), elements);
+}
+int64_t ShareElements(int64_t elements, const Way& way) {
+  return std::min(ShareSize(elements, way.size()), elements - ShareBegin(elements, way));
+}
+
 // What this device has of elements in a row.
 at::Tensor OwnShare(const at::Tensor& elements, const Way& way) {
-  const int64_t size = ShareSize(elements.numel(), way.size());
-  const int64_t begin = std::min(way.place * size, elements.numel());
-  return elements.narrow(0, begin, std::min(size, elements.numel() - begin));
+  const int64_t count = elements.numel();
+  return elements.narrow(0, ShareBegin(count, way), ShareElements(count, way));
 }
 
 // Elements of a part's shares, one after the other.
@@ -154,16 +168,35 @@ int64_t WidthOf(const std::vector<at::Tensor>& parameters, const Way& way) {
   return width;
 }
 
+// Puts the sum of the device's share of a parameter's gradient where it belongs.
+void TakeShare(const at::Tensor& sum, const Part& part, size_t place, const Way& way) {
+  if (!part.share_gradients.empty()) {
+    at::Tensor& all = *part.share_gradients[place];
+    if (all.defined()) {
+      all.add_(sum);
+    } else {
+      all = sum.clone();
+    }
+    return;
+  }
+  at::Tensor& gradient = part.parameters[place].mutable_grad();
+  if (!gradient.is_contiguous()) gradient = gradient.contiguous();
+  OwnShare(gradient.view({-1}), way).copy_(sum);
+}
+
 // A row for every device, with its share of each parameter's gradient one after the other.
-absl::Status ScatterPart(const std::vector<at::Tensor>& parameters, at::Device where,
-                         Element element, const Way& way) {
+absl::Status ScatterPart(const Part& part, at::Device where, Element element, const Way& way) {
+  const std::vector<at::Tensor>& parameters = part.parameters;
   const int64_t width = WidthOf(parameters, way);
   at::Tensor rows = at::zeros({way.size(), width}, parameters[0].options().device(where));
+  std::vector<bool> has_gradient;
   int64_t offset = 0;
   for (const at::Tensor& parameter : parameters) {
     const int64_t size = ShareSize(parameter.numel(), way.size());
+    has_gradient.push_back(parameter.grad().defined());
     if (parameter.grad().defined())
       ToShares(parameter.grad().reshape({-1}), rows.narrow(1, offset, size));
+    if (!part.share_gradients.empty()) parameter.mutable_grad() = at::Tensor();
     offset += size;
   }
   if (way.streams != nullptr) {
@@ -178,20 +211,17 @@ absl::Status ScatterPart(const std::vector<at::Tensor>& parameters, at::Device w
     own = std::move(arrived.tensors[0]);
   }
   offset = 0;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) {
-      at::Tensor& gradient = parameter.mutable_grad();
-      if (!gradient.is_contiguous()) gradient = gradient.contiguous();
-      const at::Tensor share = OwnShare(gradient.view({-1}), way);
-      share.copy_(own.narrow(0, offset, share.numel()));
-    }
-    offset += ShareSize(parameter.numel(), way.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const int64_t elements = parameters[i].numel();
+    if (has_gradient[i])
+      TakeShare(own.narrow(0, offset, ShareElements(elements, way)), part, i, way);
+    offset += ShareSize(elements, way.size());
   }
   return absl::OkStatus();
 }
 
-absl::Status GatherPart(const std::vector<at::Tensor>& parameters, at::Device where,
-                        Element element, const Way& way) {
+absl::Status GatherPart(const Part& part, at::Device where, Element element, const Way& way) {
+  const std::vector<at::Tensor>& parameters = part.parameters;
   const int64_t width = WidthOf(parameters, way);
   at::Tensor rows = at::zeros({way.size(), width}, parameters[0].options().device(where));
   int64_t offset = 0;
@@ -219,8 +249,8 @@ absl::Status GatherPart(const std::vector<at::Tensor>& parameters, at::Device wh
   return absl::OkStatus();
 }
 
-using PartFunction = absl::Status (*)(const std::vector<at::Tensor>& parameters, at::Device where,
-                                      Element element, const Way& way);
+using PartFunction = absl::Status (*)(const Part& part, at::Device where, Element element,
+                                      const Way& way);
 
 // Calls the function for the parts of the reduction's parameters, one after the other, so that
 // equal tags are matched in order.
@@ -241,10 +271,13 @@ absl::Status ForParts(PartFunction function, const Graph& graph, const Reduction
   }
   for (const std::vector<ParameterId>& ids : GradientParts(graph, reduction.parameters)) {
     ASSIGN_OR_RETURN(const Element element, ElementOf(graph.parameter(ids[0]).dtype));
-    std::vector<at::Tensor> part;
-    for (ParameterId id : ids) part.push_back(parameters[id]);
+    Part part;
+    for (ParameterId id : ids) {
+      part.parameters.push_back(parameters[id]);
+      if (reduction.each_pass) part.share_gradients.push_back(&parameters.share_gradient(id));
+    }
     const bool on_device = in_place || streams != nullptr;
-    const at::Device where = on_device ? part[0].device() : at::Device(at::kCPU);
+    const at::Device where = on_device ? part.parameters[0].device() : at::Device(at::kCPU);
     RETURN_IF_ERROR(function(part, where, element, way));
   }
   return absl::OkStatus();

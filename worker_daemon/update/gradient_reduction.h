@@ -23,8 +23,9 @@ absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
 
 // For a sharded reduction (parameter_shares.h): replaces this device's share of the gradient of
 // each parameter by its sum over the devices, and leaves undefined what the rest of the gradient
-// is. Devices have gradients of the same parameters: they are replicas of one stage. All else as
-// for ReduceGradients.
+// is. With each_pass, adds the sum to that of the share (ParameterStore::share_gradient) instead,
+// and lets go of the gradient. Devices have gradients of the same parameters: they are replicas of
+// one stage. All else as for ReduceGradients.
 absl::Status ScatterGradients(const Graph& graph, const Reduction& reduction,
                               const ParameterStore& parameters, Transport& transport, Tag tag,
                               absl::Time deadline, DeviceStreams* streams = nullptr);

@@ -37,16 +37,22 @@ at::Tensor ParameterOptimizer::OwnPart(ParameterId id, const at::Tensor& tensor)
   return tensor.reshape({-1}).narrow(0, share->second.begin, share->second.size());
 }
 
+at::Tensor ParameterOptimizer::TakeGradient(ParameterId id) const {
+  at::Tensor& of_share = parameters_->share_gradient(id);
+  if (of_share.defined()) return std::exchange(of_share, at::Tensor());
+  at::Tensor gradient = std::exchange((*parameters_)[id].mutable_grad(), at::Tensor());
+  return gradient.defined() ? OwnPart(id, gradient) : gradient;
+}
+
 void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step) {
   if (before_step_) before_step_();
   const at::NoGradGuard no_grad;
   std::map<Kind, Batch> batches;
   for (ParameterId id : ids) {
     const at::Tensor& whole = (*parameters_)[id];
-    if (!whole.grad().defined()) continue;
+    at::Tensor gradient = TakeGradient(id);
+    if (!gradient.defined()) continue;
     at::Tensor parameter = shares_.contains(id) ? OwnPart(id, whole.view({-1})) : whole;
-    at::Tensor gradient = OwnPart(id, whole.grad());
-    whole.mutable_grad() = at::Tensor();
     if (shares_.contains(id) && parameter.numel() == 0) continue;
     if (on_gradient_) on_gradient_(id, gradient);
     const auto [rate, decay] = ConstantsOf(id, step);

@@ -70,6 +70,8 @@ class ParameterOptimizer {
     double weight_decay = 0;
   };
   Constants ConstantsOf(ParameterId id, int64_t step) const;
+  // The gradient of what this device updates, which it has no more; undefined if there is none.
+  at::Tensor TakeGradient(ParameterId id) const;
   // All of it, or the share of this device.
   at::Tensor OwnPart(ParameterId id, const at::Tensor& tensor) const;
   // What the parameters have in common that are stepped together.

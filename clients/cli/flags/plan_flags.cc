@@ -107,6 +107,7 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
   const std::map<std::string, v1::OptimizerSharding> shardings = {
       {"none", v1::OPTIMIZER_SHARDING_NONE},
       {"states", v1::OPTIMIZER_SHARDING_STATES},
+      {"gradients", v1::OPTIMIZER_SHARDING_GRADIENTS},
       {"auto", v1::OPTIMIZER_SHARDING_AUTO}};
   command
       .add_option_function<std::string>(
@@ -115,9 +116,9 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
             options->set_optimizer_sharding(shardings.at(name));
           },
           "how the replicas of a stage keep the optimizer's state: none (each all of it, default), "
-          "states (each that of its share of the parameters: ZeRO-1), auto (whichever is faster, "
-          "or fits)")
-      ->check(CLI::IsMember({"none", "states", "auto"}));
+          "states (each that of its share of the parameters: ZeRO-1), gradients (between "
+          "micro-batches the gradients, too: ZeRO-2), auto (whichever is faster, or fits)")
+      ->check(CLI::IsMember({"none", "states", "gradients", "auto"}));
   number(
       "--bucket-bytes", [options](int64_t n) { options->set_bucket_bytes(n); },
       "about so many bytes of a stage's gradients are summed over its replicas at a time (default: "

@@ -44,6 +44,8 @@ std::string ScheduleText(const v1::Strategy& strategy, int32_t stage_index) {
   if (stage.recompute()) parts.push_back("recompute");
   if (strategy.optimizer_sharding() == v1::OPTIMIZER_SHARDING_STATES && stage.devices_size() > 1)
     parts.push_back("shared optimizer state");
+  if (strategy.optimizer_sharding() == v1::OPTIMIZER_SHARDING_GRADIENTS && stage.devices_size() > 1)
+    parts.push_back("shared optimizer state and gradients");
   return absl::StrJoin(parts, ", ");
 }
 

@@ -74,7 +74,7 @@ class ManualReader {
     const std::string asked = OptimizerShardingName(problem_.optimizer_sharding);
     const auto sharding = ParseOptimizerSharding(root_.Text("optimizer_sharding", &asked));
     if (!sharding.has_value()) {
-      root_.Fail("optimizer_sharding", R"(is neither "none" nor "states")");
+      root_.Fail("optimizer_sharding", R"(is neither "none", "states" nor "gradients")");
     } else if (*sharding != OptimizerSharding::kNone && strategy_.asynchronous) {
       root_.Fail("optimizer_sharding", "is of synchronous plans only");
     } else {

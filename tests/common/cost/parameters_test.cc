@@ -37,8 +37,22 @@ TEST(Parameters, OptimizerStateIsWhatReplicasShareOut) {
   EXPECT_EQ(least.resident, 400);
   EXPECT_EQ(least.trained, 0);
   EXPECT_EQ(least.gradients, 400);
+  EXPECT_EQ(held.ResidentOn(3, OptimizerSharding::kGradients), 800 + 267);
   parameter.trainable = false;
   EXPECT_EQ(OptimizerStateBytes(parameter, Optimizer::kAdam), 0);
+}
+
+TEST(Parameters, GradientsThatPassLeaveRoomForWhatIsSaved) {
+  EXPECT_EQ(PassingSaves(Bytes(400), Bytes(1000), 1), 0) << "no one to share with";
+  EXPECT_EQ(PassingSaves(Bytes(400), Bytes(1000), 3), 400 - 134);
+  EXPECT_EQ(PassingSaves(Bytes(400), Bytes(100), 2), 100 - 200) << "the sums come on top";
+  ProfiledCost cost;
+  cost.parameter_bytes = 400;
+  EXPECT_EQ(LeastBytesHeld(cost, Optimizer::kAdam, OptimizerSharding::kStates).resident, 800);
+  EXPECT_EQ(LeastBytesHeld(cost, Optimizer::kAdam, OptimizerSharding::kGradients).resident, 400);
+  cost.resident_bytes = Bytes(1000);
+  EXPECT_EQ(GradientBytes(cost), 0) << "one figure for everything";
+  EXPECT_EQ(LeastBytesHeld(cost, Optimizer::kAdam, OptimizerSharding::kGradients).resident, 1000);
 }
 
 TEST(Parameters, SharedOnesCountOnce) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "common/cost/parameters.h"
 #include "common/lowering/lower.h"
@@ -51,6 +52,7 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
     SCOPED_TRACE(i);
     random.strategy.bucket_bytes = Bytes(i % 3);  // 1: a bucket for each gradient.
     if (i % 4 == 3) random.strategy.optimizer_sharding = OptimizerSharding::kStates;
+    if (i % 4 == 2) random.strategy.optimizer_sharding = OptimizerSharding::kGradients;
     ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
     auto program = LowerCase(random, Uniform(rng, 0, 7) > 0);
     ASSERT_EQ(program.status(), absl::OkStatus());
@@ -231,6 +233,47 @@ TEST(LowerProperty, SharedStatesAreThereOnceAndGatheredAfterTheirStep) {
     EXPECT_EQ(ToText(*read), ToText(*program));
   }
   EXPECT_GT(shared, kCases / 10);
+}
+
+// Sharing out the gradients, too: the same reductions, but of what the replicas of one stage share
+// out there is a sum for every micro-batch, behind the pass that makes its gradients and before the
+// next one; after the last of them what is there is the share that the optimizer step takes.
+TEST(LowerProperty, SharedGradientsAreSummedAfterEveryPass) {
+  Rng rng(29);
+  int several = 0;
+  for (int i = 0; i < kCases / 2; ++i) {
+    RandomCase random = MakeRandomCase(rng);
+    SCOPED_TRACE(i);
+    random.strategy.bucket_bytes = Bytes(i % 3);
+    random.strategy.optimizer_sharding = OptimizerSharding::kStates;
+    const auto states = LowerCase(random);
+    random.strategy.optimizer_sharding = OptimizerSharding::kGradients;
+    const auto program = LowerCase(random);
+    ASSERT_EQ(program.status(), absl::OkStatus());
+    ASSERT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
+    ASSERT_EQ(program->reductions.size(), states->reductions.size());
+    for (size_t r = 0; r < program->reductions.size(); ++r) {
+      EXPECT_EQ(program->reductions[r].sharded, states->reductions[r].sharded);
+      EXPECT_EQ(program->reductions[r].each_pass, states->reductions[r].sharded);
+    }
+    for (size_t d = 0; d < program->devices.size(); ++d) {
+      EXPECT_EQ(program->devices[d].resident, states->devices[d].resident);
+      std::map<int32_t, std::set<SampleRange>> sums;  // By reduction.
+      for (const ProgramAction& item : program->devices[d].body) {
+        if (item.action.kind != ActionKind::kReduceScatter) continue;
+        EXPECT_TRUE(sums[item.action.channel].insert(item.action.samples).second);
+      }
+      for (const auto& [r, samples] : sums) {
+        const Stage& stage = random.strategy.stages[program->reductions[r].stages.front().index()];
+        EXPECT_EQ(std::ssize(samples), random.strategy.mini_batch / stage.micro_batch);
+        several += samples.size() > 1;
+      }
+    }
+    const auto read = ParseProgram(ToText(*program));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(ToText(*read), ToText(*program));
+  }
+  EXPECT_GT(several, kCases / 10);
 }
 
 // With a norm of all gradients: the sum of one number over all devices, once each, after all other

@@ -6,7 +6,8 @@ namespace stagewright {
 namespace {
 
 TEST(OptimizerSharding, NamesAreReadBack) {
-  for (OptimizerSharding sharding : {OptimizerSharding::kNone, OptimizerSharding::kStates})
+  for (OptimizerSharding sharding :
+       {OptimizerSharding::kNone, OptimizerSharding::kStates, OptimizerSharding::kGradients})
     EXPECT_EQ(ParseOptimizerSharding(OptimizerShardingName(sharding)), sharding);
   EXPECT_EQ(ParseOptimizerSharding("auto"), std::nullopt);
   EXPECT_EQ(ParseOptimizerSharding(""), std::nullopt);

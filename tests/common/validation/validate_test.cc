@@ -148,6 +148,35 @@ TEST_F(ValidateSharesTest, WhatIsSharedOutIsScatteredAndGathered) {
   ExpectBroken("reductions[1].sharded: what is shared out is of one stage's replicas");
 }
 
+// And the gradients of every micro-batch after its backward pass.
+TEST_F(ValidateSharesTest, SharedGradientsAreSummedAfterEveryPass) {
+  strategy_.optimizer_sharding = OptimizerSharding::kGradients;
+  program_ = *Lower(graph_of_three_, strategy_, testing::FixedCosts(100, 7, graph_of_three_), {});
+  ASSERT_EQ(Validate(program_, {}), absl::OkStatus());
+  const Program good = program_;
+  EXPECT_EQ(At(1, "F1[2,3)").after.back(), Find(1, "RS1[0,2)@1"));
+  std::erase(At(1, "F1[2,3)").after, Find(1, "RS1[0,2)@0"));
+  ExpectBroken("device 1, F1[2,3): it does not wait for RS1[0,2)@0");
+  program_ = good;
+  At(1, "RS1[2,4)@0").after_marks.clear();
+  ExpectBroken("device 1, RS1[2,4)@0: it does not wait for B1[2,3)");
+  program_ = good;
+  At(1, "RS1[2,4)@0").action.samples = {0, 2};
+  ExpectBroken("device 1, RS1[0,2)@0: the device sums these gradients twice");
+  program_ = good;
+  At(1, "RS1[2,4)@0").action.samples = {2, 3};
+  ExpectBroken("device 1, RS1[2,3)@0: its samples are not a micro-batch of the stage");
+  program_ = good;
+  At(1, "RS1[2,4)@0").action.samples = {};
+  ExpectBroken("device 1, body action 18 RS1@0: its samples are not within the mini-batch [0,8)");
+  program_ = good;
+  program_.reductions[0].each_pass = false;
+  ExpectBroken("device 1, RS1[0,2)@0: it does not wait for B1[6,7)");
+  program_ = good;
+  program_.reductions[0].sharded = false;
+  ExpectBroken("reductions[0].each_pass: is of what is shared out in a synchronous program");
+}
+
 // What a sum holds is held within the pass.
 TEST_F(ValidateBucketsTest, ThePeakCountsSumsWithinThePass) {
   const Bytes peak = PeakMemory(program_.devices[1]);

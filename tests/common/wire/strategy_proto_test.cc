@@ -24,7 +24,7 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
     random.strategy.vertical_sync = i % 10 == 0;
     random.strategy.bucket_bytes = Bytes(i % 3);
     random.strategy.batch_statistics = static_cast<BatchStatistics>(i % 3);
-    random.strategy.optimizer_sharding = static_cast<OptimizerSharding>(i % 2);
+    random.strategy.optimizer_sharding = static_cast<OptimizerSharding>(i % 3);
     if (i % 3 == 0) testing::DrawOrders(rng, random.graph, random.strategy);
     const Strategy strategy = FromProto(ToProto(random.strategy));
     EXPECT_EQ(ToProto(strategy).SerializeAsString(), ToProto(random.strategy).SerializeAsString());

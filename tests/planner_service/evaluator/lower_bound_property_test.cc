@@ -34,6 +34,7 @@ Permissions PermissionsOf(int32_t index) {
   Permissions permissions;
   if (index % 2 == 1) permissions.optimizer = Optimizer::kAdam;
   if (index % 4 >= 2) permissions.sharding = OptimizerSharding::kStates;
+  if (index % 32 >= 24 && index % 4 >= 2) permissions.sharding = OptimizerSharding::kGradients;
   permissions.plan.per_stage_micro_batch = index % 8 >= 4;
   permissions.plan.max_k = index % 16 >= 8 ? 2 : 1;
   return permissions;

@@ -248,6 +248,10 @@ TEST(LowerBoundTest, NoStrategyBeatsIt) {
     options.optimizer = evaluate.optimizer;
     const Nanos sharded = LowerBound(graph, operators, cluster, *costs, mini_batch,
                                      {options.optimizer, false, OptimizerSharding::kStates});
+    const Nanos with_gradients =
+        LowerBound(graph, operators, cluster, *costs, mini_batch,
+                   {options.optimizer, false, OptimizerSharding::kGradients});
+    ASSERT_LE(with_gradients, sharded);
     const Nanos bound = LowerBound(graph, operators, cluster, *costs, mini_batch, options);
     ASSERT_GE(bound, LowerBound(graph, operators, cluster, *costs, mini_batch));
     options.asynchronous = true;
@@ -257,13 +261,17 @@ TEST(LowerBoundTest, NoStrategyBeatsIt) {
       Strategy strategy = AnyStrategy(random, graph, operators, cluster, mini_batch);
       strategy.asynchronous = strategy.orders.empty() && Uniform(random, 0, 4) == 0;
       const bool shares = !strategy.asynchronous && Uniform(random, 0, 3) == 0;
-      if (shares) strategy.optimizer_sharding = OptimizerSharding::kStates;
+      if (shares) {
+        strategy.optimizer_sharding =
+            j % 2 == 0 ? OptimizerSharding::kStates : OptimizerSharding::kGradients;
+      }
       const auto evaluation = Evaluate(graph, cluster, *costs, strategy, evaluate);
       if (!evaluation.ok()) continue;
       ++judged;
       ordered += strategy.orders.empty() ? 0 : 1;
       asynchronous += strategy.asynchronous ? 1 : 0;
-      const Nanos least = strategy.asynchronous ? unflushed : shares ? sharded : bound;
+      const Nanos of_shares = j % 2 == 0 ? sharded : with_gradients;
+      const Nanos least = strategy.asynchronous ? unflushed : shares ? of_shares : bound;
       ASSERT_GE(evaluation->iteration_time, least);
       if (static_cast<double>(evaluation->iteration_time) < 1.3 * static_cast<double>(least)) {
         ++tight;

@@ -151,6 +151,8 @@ TEST(CheckRequestTest, OptionsTextTellsAllOptionsApart) {
   other = Good();
   other.options.optimizer_sharding = OptimizerSharding::kStates;
   EXPECT_EQ(OptionsText(other), text + " optimizer_sharding=states");
+  other.options.optimizer_sharding = OptimizerSharding::kGradients;
+  EXPECT_EQ(OptionsText(other), text + " optimizer_sharding=gradients");
   other.options.optimizer_sharding = std::nullopt;
   other.options.bucket_bytes = Bytes(1000);
   EXPECT_EQ(OptionsText(other), text + " optimizer_sharding=auto bucket_bytes=1000");

@@ -65,6 +65,42 @@ TEST_F(ShardedPlansTest, SharedStatesFitWhereWholeOnesDoNot) {
   }
 }
 
+// Saved by a micro-batch as much as its gradients take: 80 MB of parameters are 160 MB with those,
+// and 160 MB of Adam's state are shared out. With the gradients, too, what is saved goes as they
+// come.
+TEST_F(ShardedPlansTest, SharedGradientsFitWhereWholeOnesDoNot) {
+  std::vector<testing::Work> work(8, {.forward = 100'000,
+                                      .backward = 200'000,
+                                      .activation_bytes = 10'000'000,
+                                      .parameter_bytes = 10'000'000});
+  for (int n = 1; n < 8; ++n) work[n].after = {n - 1};
+  const Graph graph = testing::ProfiledGraph(work);
+  const Cluster cluster = Devices(4, Bytes(240'000'000));
+  PlanRequest request;
+  request.graph = &graph;
+  request.cluster = &cluster;
+  request.mini_batch = 16;
+  request.planner = "data-parallel";
+  const auto solve = [&](std::optional<OptimizerSharding> sharding) {
+    SearchContext context;
+    request.options.optimizer_sharding = sharding;
+    return SolvePlan(request, context);
+  };
+  const auto states = solve(OptimizerSharding::kStates);
+  ASSERT_TRUE(states.ok()) << states.status();
+  EXPECT_FALSE(states->best.has_value());
+  for (const auto sharding :
+       {std::optional(OptimizerSharding::kGradients), std::optional<OptimizerSharding>()}) {
+    const auto found = solve(sharding);
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_TRUE(found->best) << found->reason;
+    EXPECT_EQ(found->best->plan.strategy.optimizer_sharding, OptimizerSharding::kGradients);
+    for (const DeviceUse& use : found->best->evaluation.devices)
+      EXPECT_LE(use.peak_memory, 240'000'000);
+    EXPECT_GE(found->best->evaluation.iteration_time, found->lower_bound);
+  }
+}
+
 TEST_F(ShardedPlansTest, EitherIsNeverSlowerThanOne) {
   for (const int64_t megabytes : {130, 240, 400, 4000}) {
     for (const char* planner : {"auto", "data-parallel", "pipedream"}) {
@@ -122,10 +158,12 @@ TEST_F(ShardedPlansTest, AsynchronousPlansKeepWholeStates) {
   const auto either = SolvePlan(request, context);
   ASSERT_TRUE(either.ok() && either->best) << either.status();
   EXPECT_EQ(either->best->plan.strategy.optimizer_sharding, OptimizerSharding::kNone);
-  request.options.optimizer_sharding = OptimizerSharding::kStates;
-  const auto shared = SolvePlan(request, context);
-  EXPECT_TRUE(absl::IsInvalidArgument(shared.status()));
-  EXPECT_THAT(std::string(shared.status().message()), HasSubstr("options.optimizer_sharding"));
+  for (OptimizerSharding sharding : {OptimizerSharding::kStates, OptimizerSharding::kGradients}) {
+    request.options.optimizer_sharding = sharding;
+    const auto shared = SolvePlan(request, context);
+    EXPECT_TRUE(absl::IsInvalidArgument(shared.status()));
+    EXPECT_THAT(std::string(shared.status().message()), HasSubstr("options.optimizer_sharding"));
+  }
 }
 
 }  // namespace

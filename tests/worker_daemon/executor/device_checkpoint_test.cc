@@ -213,7 +213,8 @@ TEST_P(DeviceCheckpointTest, SharedStatesGoOnFromWholeOnesAndBack) {
   const std::vector<Plan> plans = {{1, OptimizerSharding::kNone},
                                    {2, OptimizerSharding::kNone},
                                    {2, OptimizerSharding::kStates},
-                                   {3, OptimizerSharding::kStates}};
+                                   {3, OptimizerSharding::kStates},
+                                   {2, OptimizerSharding::kGradients}};
   const auto use = [&](const Plan& plan) {
     Stage stage;
     for (int32_t node : spec_.graph->dag().order()) stage.nodes.push_back(NodeId(node));

@@ -53,6 +53,13 @@ TEST_F(AcceleratorMemory, TakesSharesOfOptimizerStates) {
   ExpectTheSame(spec, {.stages = 2, .most_replicas = 2}, 3, OptimizerSharding::kStates);
 }
 
+TEST_F(AcceleratorMemory, TakesSharesOfGradients) {
+  DeviceJob spec = Job();
+  spec.training.optimizer.kind = Optimizer::kAdam;
+  spec.training.max_gradient_norm = 1;
+  ExpectTheSame(spec, {.stages = 2, .most_replicas = 2}, 3, OptimizerSharding::kGradients);
+}
+
 TEST_F(AcceleratorMemory, TakesWhatIsComputedAgain) {
   ExpectTheSame(Job(), {.stages = 3, .recompute = true}, 5);
 }

@@ -94,7 +94,10 @@ TEST_P(TrainOver, TheSameAsProcessors) {
              .most_replicas = 1 + static_cast<int>(seed % 2),
              .share_devices = seed == 4,
              .recompute = seed == 5},
-            seed, seed == 3 ? OptimizerSharding::kStates : OptimizerSharding::kNone);
+            seed,
+            seed == 3   ? OptimizerSharding::kStates
+            : seed == 5 ? OptimizerSharding::kGradients
+                        : OptimizerSharding::kNone);
     const auto expected = TrainLocally(spec);
     ASSERT_TRUE(expected.ok()) << expected.status();
     SpyLog log;

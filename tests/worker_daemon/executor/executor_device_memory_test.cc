@@ -65,7 +65,10 @@ TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
     UsePlan(
         spec,
         {.stages = 2 + static_cast<int>(seed % 3), .most_replicas = 1 + static_cast<int>(seed % 2)},
-        seed, seed == 3 ? OptimizerSharding::kStates : OptimizerSharding::kNone);
+        seed,
+        seed == 3   ? OptimizerSharding::kStates
+        : seed == 5 ? OptimizerSharding::kGradients
+                    : OptimizerSharding::kNone);
     const auto expected = TrainLocally(spec);
     ASSERT_TRUE(expected.ok()) << expected.status();
 

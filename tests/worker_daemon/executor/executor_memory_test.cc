@@ -155,7 +155,9 @@ struct Case {
     return absl::StrCat(model, "_", schedule, "_", kind, "_Stages", stages, "_Replicas", replicas,
                         recompute ? "_Recompute" : "", within ? "_Within" : "",
                         precision == Precision::kGraph ? "" : "_Mixed",
-                        sharding == OptimizerSharding::kNone ? "" : "_Shared");
+                        sharding == OptimizerSharding::kNone     ? ""
+                        : sharding == OptimizerSharding::kStates ? "_Shared"
+                                                                 : "_SharedGradients");
   }
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.Name(); }
@@ -458,8 +460,11 @@ std::vector<Case> Cases() {
     for (Case c : std::vector<Case>{{model, "GPipe", Optimizer::kAdam, 1, 2},
                                     {model, "OneFOneB", Optimizer::kAdam, 2, 3},
                                     {model, "OneFOneB", Optimizer::kSgdMomentum, 2, 2}}) {
-      c.sharding = OptimizerSharding::kStates;
-      cases.push_back(c);
+      for (OptimizerSharding sharding :
+           {OptimizerSharding::kStates, OptimizerSharding::kGradients}) {
+        c.sharding = sharding;
+        cases.push_back(c);
+      }
     }
   }
   for (const std::string model : {"Chain", "Branches", "Transformer"}) {

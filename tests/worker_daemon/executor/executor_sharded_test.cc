@@ -1,4 +1,5 @@
-// Replicas that share out the optimizer's state train what one device does, whatever the optimizer.
+// Replicas that share out the optimizer's state, and the gradients, train what one device does,
+// whatever the optimizer.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -101,7 +102,7 @@ TEST_P(Shares, TrainTheSameAsOneDevice) {
     auto result = TrainLocally(own);
     if (result.ok()) {
       EXPECT_EQ(CheckTrace(*own.program, result->trace), absl::OkStatus());
-      EXPECT_EQ(strategy.optimizer_sharding == OptimizerSharding::kStates,
+      EXPECT_EQ(strategy.optimizer_sharding != OptimizerSharding::kNone,
                 std::any_of(result->trace.begin(), result->trace.end(), [](const TraceEvent& e) {
                   return e.action.kind == ActionKind::kAllGather;
                 }));
@@ -120,13 +121,17 @@ TEST_P(Shares, TrainTheSameAsOneDevice) {
   plans.push_back(SplitByHand(*model.graph, kMiniBatch, {{model.loss, 4, 3}}));
   for (size_t p = 0; p < plans.size(); ++p) {
     for (const int64_t bucket : {int64_t{0}, int64_t{1}, int64_t{300}}) {
-      SCOPED_TRACE(absl::StrCat("plan ", p, ", buckets of ", bucket));
-      Strategy strategy = plans[p];
-      strategy.bucket_bytes = Bytes(bucket);
-      strategy.optimizer_sharding = OptimizerSharding::kStates;
-      const auto found = train(strategy);
-      ASSERT_TRUE(found.ok()) << found.status();
-      ExpectSame(*found, *expected);
+      for (const OptimizerSharding sharding :
+           {OptimizerSharding::kStates, OptimizerSharding::kGradients}) {
+        SCOPED_TRACE(absl::StrCat("plan ", p, ", buckets of ", bucket,
+                                  ", shared out: ", OptimizerShardingName(sharding)));
+        Strategy strategy = plans[p];
+        strategy.bucket_bytes = Bytes(bucket);
+        strategy.optimizer_sharding = sharding;
+        const auto found = train(strategy);
+        ASSERT_TRUE(found.ok()) << found.status();
+        ExpectSame(*found, *expected);
+      }
     }
   }
 }
@@ -143,8 +148,9 @@ TEST(SharesInHalfPrecision, TrainTheSameAsWholeStates) {
     job.spec.training.optimizer = Rules()[2].spec;
     Strategy strategy = PlanByHand(*model.graph, kMiniBatch, {{model.loss, 4, 2}});
     strategy.bucket_bytes = Bytes(1);
-    TrainingResult results[2];
-    for (OptimizerSharding sharding : {OptimizerSharding::kNone, OptimizerSharding::kStates}) {
+    TrainingResult results[3];
+    for (OptimizerSharding sharding :
+         {OptimizerSharding::kNone, OptimizerSharding::kStates, OptimizerSharding::kGradients}) {
       strategy.optimizer_sharding = sharding;
       const auto programs = LowerBoth(*model.graph, strategy, precision == Precision::kFloat16);
       ASSERT_TRUE(programs.ok()) << programs.status();
@@ -153,11 +159,13 @@ TEST(SharesInHalfPrecision, TrainTheSameAsWholeStates) {
       ASSERT_TRUE(found.ok()) << found.status();
       results[static_cast<int>(sharding)] = *found;
     }
-    ASSERT_EQ(results[0].losses.size(), results[1].losses.size());
-    for (size_t i = 0; i < results[0].losses.size(); ++i)
-      EXPECT_NEAR(results[1].losses[i], results[0].losses[i], 1e-6);
-    for (const auto& [name, tensor] : results[0].parameters)
-      EXPECT_LT(RelativeError(results[1].parameters.at(name), tensor), 1e-6) << name;
+    for (const TrainingResult* shared : {&results[1], &results[2]}) {
+      ASSERT_EQ(results[0].losses.size(), shared->losses.size());
+      for (size_t i = 0; i < results[0].losses.size(); ++i)
+        EXPECT_NEAR(shared->losses[i], results[0].losses[i], 1e-6);
+      for (const auto& [name, tensor] : results[0].parameters)
+        EXPECT_LT(RelativeError(shared->parameters.at(name), tensor), 1e-6) << name;
+    }
   }
 }
 

@@ -112,6 +112,33 @@ TEST(ClipGradientNorm, CountsRanges) {
   EXPECT_NEAR(*found, std::sqrt(squares), 1e-12 * *found);
 }
 
+// Where a device keeps the gradients of its shares alone, these are counted, scaled and dropped.
+TEST(ClipGradientNorm, TakesGradientsOfShares) {
+  const Graph graph = Tied();
+  const Reduction alone{{}, {DeviceId(0)}, 8, {StageId(0)}, true};
+  const ParameterStore store = WithGradients(graph, 1);
+  std::vector<ParameterRange> owned = Whole(graph);
+  std::vector<at::Tensor> expected;
+  for (ParameterRange& range : owned) {
+    range.begin = range.end / 3;
+    at::Tensor& gradient = store[range.id].mutable_grad();
+    at::Tensor& of_share = store.share_gradient(range.id);
+    of_share = gradient.reshape({-1}).narrow(0, range.begin, range.size()).clone();
+    gradient = at::Tensor();
+    expected.push_back(of_share.clone());
+  }
+  const double norm = Clip(expected, 0.25);
+  const auto clip = [&](NonFinite policy, bool finite) {
+    return *ClipGradientNorm(alone, owned, 0.25, store, nullptr, {}, absl::InfiniteFuture(), policy,
+                             finite);
+  };
+  EXPECT_NEAR(clip(NonFinite::kStop, true), norm, 1e-12 * norm);
+  for (size_t i = 0; i < owned.size(); ++i)
+    EXPECT_LE(RelativeError(store.share_gradient(owned[i].id), expected[i]), 1e-12);
+  EXPECT_FALSE(std::isfinite(clip(NonFinite::kSkip, false)));
+  for (const ParameterRange& range : owned) EXPECT_FALSE(store.share_gradient(range.id).defined());
+}
+
 TEST(ClipGradientNorm, RefusesANormThatIsNotFinite) {
   const Graph graph = Tied();
   const ParameterStore store = WithGradients(graph, std::numeric_limits<double>::infinity());

@@ -89,5 +89,20 @@ TEST(AddSearchFlags, FillTheOptions) {
   EXPECT_TRUE(options->asynchronous() && options->vertical_sync());
 }
 
+TEST(AddSearchFlags, TakeEveryWayToShareOutTheOptimizer) {
+  const std::pair<const char*, v1::OptimizerSharding> ways[] = {
+      {"none", v1::OPTIMIZER_SHARDING_NONE},
+      {"states", v1::OPTIMIZER_SHARDING_STATES},
+      {"gradients", v1::OPTIMIZER_SHARDING_GRADIENTS},
+      {"auto", v1::OPTIMIZER_SHARDING_AUTO}};
+  for (const auto& [name, sharding] : ways) {
+    const auto options = std::make_shared<v1::PlanOptions>();
+    CLI::App app;
+    AddSearchFlags(app, options);
+    ParseInto(app, {"--shard-optimizer", name});
+    EXPECT_EQ(options->optimizer_sharding(), sharding) << name;
+  }
+}
+
 }  // namespace
 }  // namespace stagewright::cli

@@ -21,6 +21,8 @@ TEST(ScheduleText, NamesWhatPeopleCallIt) {
   EXPECT_EQ(text(), "looped x2, GPipe");
   strategy.set_optimizer_sharding(v1::OPTIMIZER_SHARDING_STATES);
   EXPECT_EQ(text(), "looped x2, GPipe, shared optimizer state");
+  strategy.set_optimizer_sharding(v1::OPTIMIZER_SHARDING_GRADIENTS);
+  EXPECT_EQ(text(), "looped x2, GPipe, shared optimizer state and gradients");
   strategy.mutable_stages(0)->mutable_devices()->Truncate(1);
   EXPECT_EQ(text(), "looped x2, GPipe") << "one device";
   strategy.clear_optimizer_sharding();

@@ -129,6 +129,8 @@ TEST_F(ManualPlanTest, SaysWhetherOptimizerStateIsSharedOut) {
   EXPECT_EQ(Parse("{" + rest)->optimizer_sharding, OptimizerSharding::kNone);
   EXPECT_EQ(Parse(R"({"optimizer_sharding": "states", )" + rest)->optimizer_sharding,
             OptimizerSharding::kStates);
+  EXPECT_EQ(Parse(R"({"optimizer_sharding": "gradients", )" + rest)->optimizer_sharding,
+            OptimizerSharding::kGradients);
 }
 
 TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
@@ -150,6 +152,9 @@ TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
       {R"({"optimizer_sharding": "all", "micro_batch": 2, "stages": [{)" + all + "}]}",
        "optimizer_sharding is neither"},
       {R"({"optimizer_sharding": "states", "asynchronous": true, "micro_batch": 2, "stages": [{)" +
+           all + "}]}",
+       "optimizer_sharding is of synchronous plans only"},
+      {R"({"optimizer_sharding": "gradients", "asynchronous": true, "micro_batch": 2, "stages": [{)" +
            all + "}]}",
        "optimizer_sharding is of synchronous plans only"},
       {R"({"stages": [{)" + all + "}]}", "stages[0].micro_batch is missing"},

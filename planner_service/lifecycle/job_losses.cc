@@ -1,6 +1,7 @@
 #include "planner_service/lifecycle/job_losses.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,18 +14,39 @@
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
+namespace {
+
+// The run's workers that one of its workers did not reach.
+std::set<std::string> Unreached(const Run& run, const v1::Failed& message) {
+  const auto& devices = message.unreached_devices();
+  std::set<std::string> unreached;
+  for (const auto& [worker, own] : run.workers()) {
+    if (std::find_first_of(own.begin(), own.end(), devices.begin(), devices.end()) != own.end())
+      unreached.insert(worker);
+  }
+  return unreached;
+}
+
+}  // namespace
+
 std::string CauseOf(const Run& run) {
-  if (run.lost().empty()) return std::string(run.given_up.message());
-  return absl::StrCat("loss of worker ", absl::StrJoin(run.lost(), ", "));
+  if (!run.lost().empty()) return absl::StrCat("loss of worker ", absl::StrJoin(run.lost(), ", "));
+  const std::vector<std::string> outsiders = run.peer_gaps.Outsiders(run.workers(), run.lost());
+  if (outsiders.empty()) return std::string(run.given_up.message());
+  return absl::StrCat("no path between peers and worker ", absl::StrJoin(outsiders, ", "));
 }
 
 void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
                             const std::string& message) {
   Job& job = record.job;
-  for (const std::string& worker : record.run->lost()) {
-    for (const int32_t device : record.run->workers().at(worker))
-      registry_->NoteFailure(job.devices[static_cast<size_t>(device)], message, Now());
-  }
+  const Run& run = *record.run;
+  const auto blame = [&](const std::string& worker, int enough) {
+    for (const int32_t device : run.workers().at(worker))
+      registry_->NoteFailure(job.devices[static_cast<size_t>(device)], message, Now(), enough);
+  };
+  for (const std::string& worker : run.lost()) blame(worker, kFailuresToQuarantine);
+  for (const std::string& worker : run.peer_gaps.Outsiders(run.workers(), run.lost()))
+    blame(worker, kGapsToQuarantine);
   record.setbacks.Note(cause, record.run->newest_step());
   if (!MayRestart(job) || record.setbacks.Loops()) {
     if (record.run->lost().empty()) job.failure_code = record.run->given_up.raw_code();
@@ -133,8 +155,11 @@ void JobLife::OnLost(const std::string& worker, const std::string& why, bool sil
 void JobLife::OnLate(JobRecord& record) {
   const Run& run = *record.run;
   const std::string message = record.job.message;
-  if (!run.given_up.ok() && run.lost().empty())
-    return FailOrRestart(record, CauseOf(run), CauseOf(run));  // No worker was lost after all.
+  if (!run.given_up.ok() && run.lost().empty()) {  // No worker was lost after all.
+    const std::string cause = CauseOf(run);
+    const std::string told(run.given_up.message());
+    return FailOrRestart(record, cause, cause == told ? told : absl::StrCat(told, "; ", cause));
+  }
   if (record.job.state == JobState::kStarting) {
     const std::string silent =
         absl::StrCat("no answer from ", absl::StrJoin(run.Unanswered(), ", "));
@@ -152,6 +177,7 @@ void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::F
   const bool may_restart = MayRestart(job);
   const std::string text = absl::StrCat(recovering ? absl::StrCat(job.message, "; ") : "",
                                         "worker ", worker, ": ", message.message());
+  run.peer_gaps.NoteGivenUp(worker, Unreached(run, message));
   if (!run.given_up.ok()) return;  // The first one tells the cause, those after it echo it.
   // What the others say of a lost worker is an echo of its loss. After a restart of the planner,
   // all are lost that have not come back yet: they are waited for.

@@ -2,12 +2,13 @@
 
 namespace stagewright {
 
-void Quarantine::NoteFailure(const std::string& device, const std::string& why, absl::Time now) {
+void Quarantine::NoteFailure(const std::string& device, const std::string& why, absl::Time now,
+                             int enough) {
   Entry& entry = entries_[device];
   std::erase_if(entry.failures, [now](absl::Time time) { return time < now - kFailuresWithin; });
   entry.failures.push_back(now);
   entry.why = why;
-  if (entry.failures.size() < kFailuresToQuarantine) return;
+  if (entry.failures.size() < static_cast<size_t>(enough)) return;
   entry.until = now + kQuarantineLasts;
   entry.failures.clear();
 }

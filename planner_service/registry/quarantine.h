@@ -11,6 +11,8 @@ namespace stagewright {
 
 // A device that failed so often within so long is kept from jobs for so long.
 inline constexpr int kFailuresToQuarantine = 3;
+// The same of one that peers did not reach, which does not depend on the job.
+inline constexpr int kGapsToQuarantine = 2;
 inline constexpr absl::Duration kFailuresWithin = absl::Minutes(10);
 inline constexpr absl::Duration kQuarantineLasts = absl::Minutes(5);
 
@@ -23,8 +25,9 @@ class Quarantine {
     absl::Time until = absl::InfinitePast();
   };
 
-  // The device failed a job.
-  void NoteFailure(const std::string& device, const std::string& why, absl::Time now);
+  // The device failed a job, which counts together with failures before it, `enough` of them.
+  void NoteFailure(const std::string& device, const std::string& why, absl::Time now,
+                   int enough = kFailuresToQuarantine);
   // Forgets its failures.
   void Forgive(const std::string& device) { entries_.erase(device); }
   // Forgets what no longer counts.

@@ -318,10 +318,10 @@ std::vector<std::string> WorkerRegistry::TakeIdleLeavers() {
   return idle;
 }
 
-void WorkerRegistry::NoteFailure(const std::string& device, const std::string& why,
-                                 absl::Time now) {
+void WorkerRegistry::NoteFailure(const std::string& device, const std::string& why, absl::Time now,
+                                 int enough) {
   absl::MutexLock lock(&mutex_);
-  quarantine_.NoteFailure(device, why, now);
+  quarantine_.NoteFailure(device, why, now, enough);
 }
 
 void WorkerRegistry::Tick(absl::Time now) {

@@ -75,8 +75,9 @@ class WorkerRegistry {
   // Those that leave and have nothing to do any more, once each.
   std::vector<std::string> TakeIdleLeavers();
 
-  // A device failed a job: after a few times it is kept from jobs for a while (quarantine.h).
-  void NoteFailure(const std::string& device, const std::string& why, absl::Time now);
+  // A device failed a job: after `enough` times it is kept from jobs for a while (quarantine.h).
+  void NoteFailure(const std::string& device, const std::string& why, absl::Time now,
+                   int enough = kFailuresToQuarantine);
   // Ends what quarantine is over, and finds devices that runs do not leave (kRunsEndWithin).
   void Tick(absl::Time now);
 

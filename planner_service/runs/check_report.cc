@@ -30,12 +30,17 @@ class Checker {
  public:
   Checker(const Job& job, const Run& run, const std::string& worker)
       : own_(run.workers().at(worker)),
+        all_devices_(static_cast<int32_t>(job.devices.size())),
         last_step_(run.total_steps() > 0 ? run.total_steps() : kMostSteps),
         events_(job.plan == nullptr ? 0 : MostEvents(*job.plan)) {}
 
   absl::Status Device(absl::string_view field, int32_t device) const {
     if (std::find(own_.begin(), own_.end(), device) != own_.end()) return absl::OkStatus();
     return Wrong(field, ": ", device, " is none of its devices");
+  }
+  absl::Status AnyDevice(absl::string_view field, int32_t device) const {
+    if (device >= 0 && device < all_devices_) return absl::OkStatus();
+    return Wrong(field, ": ", device, " is none of the job's devices");
   }
   absl::Status Step(absl::string_view field, int64_t step, int64_t least = 1) const {
     if (step >= least && step <= last_step_) return absl::OkStatus();
@@ -60,10 +65,12 @@ class Checker {
   }
 
   int64_t devices() const { return static_cast<int64_t>(own_.size()); }
+  int64_t all_devices() const { return all_devices_; }
   int64_t events() const { return events_; }
 
  private:
   const std::vector<int32_t>& own_;
+  const int32_t all_devices_;
   const int64_t last_step_;
   const int64_t events_;  // A step has at most so many.
 };
@@ -137,6 +144,15 @@ absl::Status Check(const Checker& checker, const v1::Finished& report) {
   return checker.Step("finished.stopped_after_step", report.stopped_after_step(), /*least=*/0);
 }
 
+absl::Status Check(const Checker& checker, const v1::Failed& report) {
+  RETURN_IF_ERROR(checker.Text("failed.message", report.message()));
+  RETURN_IF_ERROR(checker.Entries("failed.unreached_devices", report.unreached_devices_size(),
+                                  checker.all_devices()));
+  for (const int32_t device : report.unreached_devices())
+    RETURN_IF_ERROR(checker.AnyDevice("failed.unreached_devices", device));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t MostEvents(const v1::Plan& plan) {
@@ -169,7 +185,7 @@ absl::Status CheckReport(const Job& job, const Run& run, const std::string& work
     case v1::ConnectRequest::kMerged:
       return checker.Text("merged.checkpoint_path", report.merged().checkpoint_path());
     case v1::ConnectRequest::kFailed:
-      return checker.Text("failed.message", report.failed().message());
+      return Check(checker, report.failed());
     default:
       return absl::OkStatus();
   }

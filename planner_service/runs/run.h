@@ -16,6 +16,7 @@
 #include "planner_service/jobs/job.h"
 #include "planner_service/runs/checkpoint_progress.h"
 #include "planner_service/runs/look_again.h"
+#include "planner_service/runs/peer_gaps.h"
 #include "planner_service/runs/recent_steps.h"
 #include "planner_service/runs/running_median.h"
 #include "planner_service/runs/step_collector.h"
@@ -108,6 +109,7 @@ class Run {
 
   // Why a worker has given it up, which may be the echo of a loss; OK: none has.
   absl::Status given_up;
+  PeerGaps peer_gaps;
   // Under an asynchronous plan: the newest step that all have agreed to empty the pipeline after;
   // 0: none.
   int64_t settled_flush = 0;

@@ -17,6 +17,7 @@
 #include "worker_daemon/daemon/prepared_job.h"
 #include "worker_daemon/data/path_roots.h"
 #include "worker_daemon/device/device_fault.h"
+#include "worker_daemon/transport/unreached.h"
 
 namespace stagewright {
 namespace {
@@ -521,6 +522,8 @@ void WorkerRun::Fail(const absl::Status& cause) {
   message.mutable_failed()->set_generation(generation());
   message.mutable_failed()->set_code(static_cast<int32_t>(status.code()));
   message.mutable_failed()->set_message(std::string(status.message()));
+  for (const int device : UnreachedOf(status))
+    message.mutable_failed()->add_unreached_devices(device);
   Log(LogLevel::kError, "job failed",
       {{"job", job()}, {"generation", generation()}, {"why", status.message()}});
   Report(std::move(message), /*remember=*/true);

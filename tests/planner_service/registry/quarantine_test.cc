@@ -41,6 +41,12 @@ TEST_F(QuarantineTest, FailuresThatLieFarApartDoNot) {
   }
 }
 
+TEST_F(QuarantineTest, FewerFailuresMayBeEnough) {
+  Fail(kGapsToQuarantine - 1);
+  quarantine_.NoteFailure("w/cpu0", "peers do not reach it", now_, kGapsToQuarantine);
+  EXPECT_TRUE(Held());
+}
+
 TEST_F(QuarantineTest, AnOperatorMayForgive) {
   Fail(kFailuresToQuarantine);
   quarantine_.Forgive("w/cpu0");

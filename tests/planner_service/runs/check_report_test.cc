@@ -58,6 +58,7 @@ TEST_F(CheckReportTest, WhatFitsTheProgramIsTaken) {
               }).ok());
   EXPECT_TRUE(Check([](Report& r) { r.mutable_finished()->add_shards("shard"); }).ok());
   EXPECT_TRUE(Check([](Report& r) { r.mutable_failed()->set_message("no"); }).ok());
+  EXPECT_TRUE(Check([](Report& r) { r.mutable_failed()->add_unreached_devices(1); }).ok());
 }
 
 TEST_F(CheckReportTest, DevicesAreTheWorkersOwn) {
@@ -110,6 +111,13 @@ TEST_F(CheckReportTest, ThereIsNoMoreThanTheProgramHas) {
 TEST_F(CheckReportTest, TextsAreBoundedAndCountsNotNegative) {
   const std::string long_text(kMostText + 1, 'x');
   ExpectWrong("failed.message", [&](Report& r) { r.mutable_failed()->set_message(long_text); });
+  for (const int32_t device : {-1, 3}) {
+    ExpectWrong("failed.unreached_devices",
+                [device](Report& r) { r.mutable_failed()->add_unreached_devices(device); });
+  }
+  ExpectWrong("failed.unreached_devices", [](Report& r) {
+    for (int i = 0; i < 4; ++i) r.mutable_failed()->add_unreached_devices(1);
+  });
   ExpectWrong("merged.checkpoint_path",
               [&](Report& r) { r.mutable_merged()->set_checkpoint_path(long_text); });
   ExpectWrong("prepared.warnings",

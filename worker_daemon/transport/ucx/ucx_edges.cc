@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "worker_daemon/transport/unreached.h"
 
 namespace stagewright {
 namespace {
@@ -14,6 +15,10 @@ constexpr absl::Duration kAnswerOut = absl::Milliseconds(100);
 
 absl::Status Gone(int device, absl::string_view why) {
   return absl::UnavailableError(absl::StrCat("device ", device, " has gone: ", why));
+}
+
+absl::Status NotReached(int device, absl::string_view why) {
+  return WithUnreached(absl::UnavailableError(why), {device});
 }
 
 }  // namespace
@@ -47,9 +52,9 @@ void UcxEdges::Open(UcxEdge& edge, const UcxPeerAddress& address) {
         unsettled_ = true;
       });
   if (status != UCS_OK) {
-    return Fail(edge,
-                absl::UnavailableError(absl::StrCat(
-                    "device ", edge.device, " cannot be reached: ", ucs_status_string(status))));
+    return Fail(edge, NotReached(edge.device,
+                                 absl::StrCat("device ", edge.device,
+                                              " cannot be reached: ", ucs_status_string(status))));
   }
   edge.watch = PeerWatch(address.process, address.life);
   edge.challenge = key_->Challenge();
@@ -182,8 +187,9 @@ bool UcxEdges::SettleOne(UcxEdge& edge, absl::Time now) {
     const ucs_status_t error = *std::exchange(edge.error, std::nullopt);
     any = true;
     if (edge.failure.ok()) {
-      Fail(edge, absl::UnavailableError(absl::StrCat(
-                     "device ", edge.device, ": connection lost: ", ucs_status_string(error))));
+      const std::string why =
+          absl::StrCat("device ", edge.device, ": connection lost: ", ucs_status_string(error));
+      Fail(edge, edge.reported ? absl::UnavailableError(why) : NotReached(edge.device, why));
     }
     if (edge.endpoint.is_open()) Close(edge);
   }

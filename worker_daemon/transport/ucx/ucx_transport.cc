@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "worker_daemon/transport/short_turns.h"
+#include "worker_daemon/transport/unreached.h"
 
 namespace stagewright {
 namespace {
@@ -88,9 +89,10 @@ absl::Status UcxTransport::Connect(const std::vector<Peer>& peers, absl::Time de
   });
   absl::MutexLock lock(&mutex_);
   if (!mutex_.AwaitWithDeadline(absl::Condition(this, &UcxTransport::EdgesSettled), deadline)) {
-    return absl::DeadlineExceededError(absl::StrCat("device ", identity_.device,
-                                                    ": no answer in time from device ",
-                                                    absl::StrJoin(connecting_, ", ")));
+    return WithUnreached(absl::DeadlineExceededError(absl::StrCat(
+                             "device ", identity_.device, ": no answer in time from device ",
+                             absl::StrJoin(connecting_, ", "))),
+                         connecting_);
   }
   return connect_failure_;
 }

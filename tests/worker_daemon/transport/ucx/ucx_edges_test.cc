@@ -14,10 +14,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker_daemon/transport/ucx/ucx_workers.h"
+#include "worker_daemon/transport/unreached.h"
 
 namespace stagewright::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kKey(GenerationKey::kBytes, 'k');
@@ -172,6 +174,14 @@ TEST_P(UcxEdgesTest, ConnectAfterLeavingFails) {
   one_.edges.Leave(absl::AbortedError("enough"));
   one_.Connect(2, {two_.worker->address(), "", ""});
   EXPECT_EQ(one_.reports.at(0), std::make_pair(2, absl::AbortedError("enough")));
+}
+
+TEST_P(UcxEdgesTest, APeerThatIsNotReachedIsNamed) {
+  const std::string address = MakeUcxWorker(GetParam())->address();  // Nobody is there any more.
+  one_.Connect(2, {address, "", ""});
+  ASSERT_TRUE(StepUntil([&] { one_.Step(); }, [&] { return !one_.reports.empty(); }));
+  EXPECT_EQ(one_.reports[0].second.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(UnreachedOf(one_.reports[0].second), ElementsAre(2)) << one_.reports[0].second;
 }
 
 TEST_P(UcxEdgesTest, AWatchNoticesWhoGoesWithoutAWord) {

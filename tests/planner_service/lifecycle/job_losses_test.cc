@@ -460,11 +460,14 @@ TEST_F(JobLossesTest, WhatIsLeftMayBeTooLittle) {
   Step(10);
   harness_->Disconnect("b");
   harness_->jobs->OnMessage("a", Failed(job_, 1, kUnavailable));
-  const auto waits = [&] { return absl::StrContains(Job().message(), "it needs 3 devices"); };
+  const auto waits = [&] {
+    return absl::StrContains(Job().message(), "waits for 3 devices: 2 are");
+  };
   for (int i = 0; i < 2000 && !waits(); ++i) {
     harness_->Pump();
     absl::SleepFor(absl::Milliseconds(5));
   }
+  EXPECT_TRUE(waits()) << Job().message();
   EXPECT_THAT(Job().message(), HasSubstr("worker b was lost"));
   Connect("d");
   ExpectRunsOn({"a/cpu0", "c/cpu0", "d/cpu0"}, 1);

@@ -135,14 +135,14 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   // Workers run on without us; those that are back in time carry on under the same generation.
   record.run.emplace(job, absl::Now());
   record.run->recovered = true;
-  for (const auto& [worker, devices] : record.run->workers()) record.run->Lose(worker);
+  for (const auto& [worker, devices] : record.run->workers())
+    record.run->Lose(worker, record.workers_back_by);
   if (auto trace = records_.store().ReadTrace(job.number); trace.ok())
     record.trace = *std::move(trace);
   record.trace.clear_measured();
   record.trace.clear_devices();
   for (const std::string& device : job.devices) record.trace.add_devices(device);
   records_.Transition(record, JobState::kRecovering, kRestarted);
-  record.run->deadline = absl::Now() + options_.recovery_timeout;
   return absl::OkStatus();
 }
 
@@ -401,7 +401,7 @@ void JobLife::Tick(absl::Time now) {
     if (now >= record.write_steps) records_.WriteSteps(record);
     const bool waits =
         !IsTerminal(record.job.state) && record.run.has_value() && !record.unstored.has_value();
-    if (waits && now >= record.run->deadline) OnLate(record);
+    if (waits && now >= record.run->due()) OnLate(record);
     if (waits && record.run.has_value()) EndLateOffer(records_, record, now);
   }
   records_.WriteLogs();

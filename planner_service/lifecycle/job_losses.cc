@@ -137,7 +137,14 @@ void JobLife::OnLost(const std::string& worker, const std::string& why, bool sil
         starting ? absl::StrCat("worker ", worker, " was lost while starting: ", why)
                  : absl::StrCat(before, "worker ", worker, " was lost after step ",
                                 job.metrics.step, ": ", why);
-    record.run->Lose(worker);
+    const bool nobody_tells = !silent && record.run->workers().size() == 1 && MayRestart(job);
+    const absl::Duration wait = nobody_tells
+                                    ? std::min(kConnectsAgainWithin, options_.worker_timeout)
+                                    : options_.worker_timeout;
+    // Others that a planner before this one knew have their time to come back, too.
+    record.run->Lose(worker, record.run->lost().empty()
+                                 ? Now() + wait
+                                 : std::max(Now() + wait, record.workers_back_by));
     if (starting || (!record.run->given_up.ok() && !record.run->recovered)) {
       FailOrRestart(record, CauseOf(*record.run), message);
       continue;
@@ -145,10 +152,6 @@ void JobLife::OnLost(const std::string& worker, const std::string& why, bool sil
     // It may run on and come back. If it died, the devices it exchanged messages with say so before
     // long.
     records_.Transition(record, JobState::kRecovering, message);
-    const bool nobody_tells = !silent && record.run->workers().size() == 1 && MayRestart(job);
-    record.run->deadline =
-        Now() + (nobody_tells ? std::min(kConnectsAgainWithin, options_.worker_timeout)
-                              : options_.worker_timeout);
   }
 }
 
@@ -191,11 +194,10 @@ void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::F
   }
   // Another device's end is often told by those that it exchanged messages with first: the loss is
   // waited for, since it names the worker.
-  const absl::Time deadline = recovering ? run.deadline : Now() + kLossIsKnownWithin;
   records_.Transition(record, job.state == JobState::kStarting ? job.state : JobState::kRecovering,
                       text);
   run.given_up = absl::Status(code, text);
-  run.deadline = deadline;
+  if (!recovering) run.deadline = Now() + kLossIsKnownWithin;
 }
 
 }  // namespace stagewright

@@ -111,9 +111,10 @@ void JobRecords::Hold(JobRecord& record, const absl::Status& why) {
 
 void JobRecords::Release(JobRecord& record, absl::Time now) {
   // Nobody could answer meanwhile.
-  if (record.run.has_value()) record.run->deadline += now - *record.unstored;
+  const auto delay = [&](absl::Time& time) { time += now - *record.unstored; };
+  if (record.run.has_value()) record.run->MoveDeadlines(delay);
   // Runs hear of their end only now.
-  if (!record.outbox.empty()) record.settled_by += now - *record.unstored;
+  if (!record.outbox.empty()) delay(record.settled_by);
   record.unstored.reset();
   Announce(record.job);
   for (const auto& [worker, message] : record.outbox) registry_->Send(worker, message);
@@ -151,7 +152,7 @@ void JobRecords::Forgive(absl::Duration stood_still, absl::Time now) {
     if (record.changeover.has_value()) move(record.changeover->agreed_by);
     if (record.unstored.has_value()) continue;  // Release moves these.
     move(record.settled_by);
-    if (record.run.has_value()) move(record.run->deadline);
+    if (record.run.has_value()) record.run->MoveDeadlines(move);
   }
 }
 

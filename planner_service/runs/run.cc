@@ -95,6 +95,20 @@ std::vector<std::string> Run::Unanswered() const {
   return waiting;
 }
 
+std::set<std::string> Run::lost() const {
+  std::set<std::string> names;
+  for (const auto& [worker, until] : lost_) names.insert(worker);
+  return names;
+}
+
+absl::Time Run::due() const {
+  absl::Time due = deadline;
+  for (const auto& [worker, until] : lost_) {
+    if (!gone_.contains(worker)) due = std::min(due, until);
+  }
+  return due;
+}
+
 bool Run::IsNews(const StepFigures& step) {
   if (step.step <= newest_) return false;
   newest_ = step.step;

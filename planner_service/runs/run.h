@@ -97,15 +97,14 @@ class Run {
   // What all workers completed together, shards in order.
   const Completion& completion() const { return completion_; }
 
-  // A worker is not heard of any more, or again: false if it was not lost.
-  void Lose(const std::string& worker) { lost_.insert(worker); }
+  // A worker is not heard of any more and waited for until then, or is back: false if it was not
+  // lost.
+  void Lose(const std::string& worker, absl::Time until) { lost_[worker] = until; }
   bool Regain(const std::string& worker) { return lost_.erase(worker) > 0; }
-  const std::set<std::string>& lost() const { return lost_; }
+  std::set<std::string> lost() const;
   // A lost worker is back without its part of the run, and that part will not come.
   void NoteGone(const std::string& worker) { gone_.insert(worker); }
   const std::set<std::string>& gone() const { return gone_; }
-  // All workers that were lost are either back or gone, and some are gone: the run is over.
-  bool IsOver() const { return !gone_.empty() && gone_ == lost_; }
 
   // Why a worker has given it up, which may be the echo of a loss; OK: none has.
   absl::Status given_up;
@@ -117,13 +116,23 @@ class Run {
   LookAgain look_again;
   bool recovered = false;                        // It was begun by a planner before this one.
   absl::Time deadline = absl::InfiniteFuture();  // When the job's present state must have ended.
+  // That, or when the first of the lost workers is waited for no longer; gone ones are not waited
+  // for.
+  absl::Time due() const;
+  // Has `move` change all of these times.
+  template <typename Move>
+  void MoveDeadlines(const Move& move) {
+    move(deadline);
+    for (auto& [worker, until] : lost_) move(until);
+  }
 
  private:
   Run(const Job& job, const std::vector<int32_t>& devices, absl::Time now);
 
   std::vector<std::string> devices_;  // "worker/device", in the plan's order.
   std::map<std::string, std::vector<int32_t>> workers_;
-  std::set<std::string> graph_sent_, prepared_, connected_, completed_, lost_, gone_;
+  std::set<std::string> graph_sent_, prepared_, connected_, completed_, gone_;
+  std::map<std::string, absl::Time> lost_;  // Until when each is waited for.
   std::map<std::string, Fetched> fetched_;
   std::map<int32_t, std::string> addresses_;
   absl::Time begun_;

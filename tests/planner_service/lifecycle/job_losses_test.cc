@@ -394,6 +394,30 @@ TEST_F(JobLossesTest, OneThatDiedWithThePlannerAndStaysAwayIsLeftOut) {
   ExpectRunsOn({"a/cpu0", "c/cpu0"}, 1);
 }
 
+TEST_F(JobLossesTest, AWorkerThatComesAndGoesDoesNotPutOffTheLossOfAnother) {
+  Run(3);
+  harness_->Disconnect("a");
+  for (int i = 0; i < 3 && Job().state() == v1::JOB_STATE_RECOVERING; ++i) {
+    Pass(absl::Seconds(3));
+    harness_->Disconnect("b");
+    Pass(absl::Seconds(1.5));
+    Connect("b", {{job_, 1}});
+  }
+  EXPECT_EQ(Job().restarts(), 1);  // 10 s after the first loss.
+  ExpectRunsOn({"b/cpu0", "c/cpu0"}, 1);
+}
+
+TEST_F(JobLossesTest, AWorkerThatComesAndGoesLeavesOthersTheirTimeToComeBack) {
+  Run(3);
+  harness_->jobs->Suspend();
+  harness_ = std::make_unique<JobHarness>(&store_);
+  Connect("a", {{job_, 1}});
+  harness_->Disconnect("a");
+  Pass(absl::Seconds(20));
+  for (const char* worker : {"a", "b", "c"}) Connect(worker, {{job_, 1}});
+  ExpectRunsOn({"a/cpu0", "b/cpu0", "c/cpu0"}, 0);
+}
+
 TEST_F(JobLossesTest, WaitPutsOffTheJobUntilAReplacementIsThere) {
   spec_.set_on_loss(v1::LOSS_POLICY_WAIT);
   Run(3);
@@ -436,11 +460,14 @@ TEST_F(JobLossesTest, WhatIsLeftMayBeTooLittle) {
   Step(10);
   harness_->Disconnect("b");
   harness_->jobs->OnMessage("a", Failed(job_, 1, kUnavailable));
-  const auto waits = [&] { return absl::StrContains(Job().message(), "it needs 3 devices"); };
+  const auto waits = [&] {
+    return absl::StrContains(Job().message(), "waits for 3 devices: 2 are");
+  };
   for (int i = 0; i < 2000 && !waits(); ++i) {
     harness_->Pump();
     absl::SleepFor(absl::Milliseconds(5));
   }
+  EXPECT_TRUE(waits()) << Job().message();
   EXPECT_THAT(Job().message(), HasSubstr("worker b was lost"));
   Connect("d");
   ExpectRunsOn({"a/cpu0", "c/cpu0", "d/cpu0"}, 1);

@@ -90,12 +90,30 @@ TEST_F(RunTest, IsCompleteWithTheLastWorker) {
 }
 
 TEST_F(RunTest, LosesWorkersAndRegainsThem) {
-  run_.Lose("a");
-  run_.Lose("b");
+  run_.Lose("a", absl::UnixEpoch());
+  run_.Lose("b", absl::UnixEpoch());
   EXPECT_THAT(run_.lost(), UnorderedElementsAre("a", "b"));
   EXPECT_TRUE(run_.Regain("a"));
   EXPECT_FALSE(run_.Regain("a"));
   EXPECT_THAT(run_.lost(), ElementsAre("b"));
+}
+
+TEST_F(RunTest, WaitsForEachLostWorkerByItself) {
+  const absl::Time now = absl::UnixEpoch();
+  EXPECT_EQ(run_.due(), absl::InfiniteFuture());
+  run_.Lose("a", now + absl::Seconds(10));
+  run_.Lose("b", now + absl::Seconds(15));
+  EXPECT_EQ(run_.due(), now + absl::Seconds(10));
+  run_.deadline = now + absl::Seconds(2);
+  EXPECT_EQ(run_.due(), now + absl::Seconds(2));
+  run_.MoveDeadlines([](absl::Time& time) { time += absl::Seconds(100); });
+  EXPECT_EQ(run_.due(), now + absl::Seconds(102));
+  run_.deadline = absl::InfiniteFuture();
+  EXPECT_EQ(run_.due(), now + absl::Seconds(110));
+  run_.Regain("a");
+  EXPECT_EQ(run_.due(), now + absl::Seconds(115));
+  run_.NoteGone("b");
+  EXPECT_EQ(run_.due(), absl::InfiniteFuture());
 }
 
 }  // namespace

@@ -210,8 +210,8 @@ absl::StatusOr<DeviceKind> PresetDeviceKind(const std::string& name) {
     if (kind.name == name) return kind;
     known.push_back(kind.name);
   }
-  return OneLine(absl::NotFoundError(absl::StrCat(
-      "there is no device kind \"", name, "\"; there are ", absl::StrJoin(known, ", "))));
+  return OneLine(absl::NotFoundError(absl::StrCat("there is no device kind \"", name,
+                                                  "\"; there are ", absl::StrJoin(known, ", "))));
 }
 
 }  // namespace stagewright

@@ -19,7 +19,7 @@ struct DaemonOptions {
   ChannelSecurity security;                // How it speaks to the planner.
   std::string name;                        // Empty: the host's name.
   DevicesAsked devices;
-  int threads_per_device = 1;              // Threads of one operator on a CPU device.
+  int threads_per_device = 1;  // Threads of one operator on a CPU device.
   // Most bytes of a job's tensors on a CPU device: what goes beyond fails as if memory had run out.
   // 0: the machine is the limit.
   Bytes memory_limit = 0;

@@ -66,7 +66,7 @@ constexpr int kEpochs = 2;
 constexpr double kClip = 0.2;
 constexpr double kLearningRate = 1e-3;
 constexpr double kEntropyBonus = 0.03;
-constexpr double kLeastDeviation = 1e-3;  // Of rewards; less is noise.
+constexpr double kLeastDeviation = 1e-3;  // Smaller differences between rewards are noise.
 constexpr double kPenalty = 1.0;
 
 struct Trial {

@@ -98,11 +98,15 @@ std::vector<Nanos> Tails(const OperatorCosts& costs) {
 
 }  // namespace
 
+std::vector<uint64_t> OperatorColours(const OperatorCosts& costs) {
+  return Refined(costs.problem().operators->dag(), ColoursOfCosts(costs));
+}
+
 OperatorGraph CanonicalOperators(const Problem& problem) {
   const OperatorCosts costs(problem);
   const Dag& dag = problem.operators->dag();
   const std::vector<Nanos> tails = Tails(costs);
-  const std::vector<Colour> colours = Refined(dag, ColoursOfCosts(costs));
+  const std::vector<Colour> colours = OperatorColours(costs);
   // On a stack, what comes first lies on top.
   const auto later = [&](int32_t a, int32_t b) {
     return std::tie(tails[a], colours[b], b) < std::tie(tails[b], colours[a], a);

@@ -105,6 +105,10 @@ std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
   return best;
 }
 
+bool LocalSearch::Change(const ListResult& last, RandomSource& random, Draft& draft) const {
+  return alike_ ? moves_.ChangeAlike(last, random, draft) : moves_.Change(last, random, draft);
+}
+
 RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double threshold,
                                 RandomSource& random) {
   const int64_t first = passes_;
@@ -120,8 +124,8 @@ RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double thresho
   while (passes_ - first < budget && wasted < 1000 && !context_.Expired(move)) {
     const double left = 1 - static_cast<double>(passes_ - first) / static_cast<double>(budget);
     Draft neighbour = current.draft;
-    bool changed = moves_.Change(last, random, neighbour);
-    if (changed && random.OneIn(4)) changed = moves_.Change(last, random, neighbour);
+    bool changed = Change(last, random, neighbour);
+    if (changed && random.OneIn(4)) changed = Change(last, random, neighbour);
     if (!changed || PassesOf(costs_.problem(), neighbour) > most_passes_) {
       ++wasted;
       continue;

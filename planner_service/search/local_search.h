@@ -57,10 +57,14 @@ class LocalSearch {
   void set_most_passes(int64_t passes) { most_passes_ = passes; }
   // As in MakeTaskGraph.
   void set_memory_share(double share) { memory_share_ = share; }
+  // Whether neighbours are those of Moves::ChangeAlike, which differ where HasAlike says so.
+  void set_alike(bool alike) { alike_ = alike; }
+  bool HasAlike() const { return moves_.HasAlike(); }
   int64_t states() const { return states_; }  // Schedules made.
   int64_t passes() const { return passes_; }  // Work so far, as `budget`.
 
  private:
+  bool Change(const ListResult& last, RandomSource& random, Draft& draft) const;
   TaskGraph GraphOf(const Draft& draft) const;
   RatedDraft AllRules(const RatedDraft& rated);  // With another rule if one is faster.
   ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false,
@@ -72,6 +76,7 @@ class LocalSearch {
   std::vector<ListRule> rules_, few_;
   ListScheduler scheduler_;
   double memory_share_ = 1;
+  bool alike_ = false;
   int64_t most_passes_ = std::numeric_limits<int64_t>::max();
   int64_t states_ = 0;
   int64_t passes_ = 0;

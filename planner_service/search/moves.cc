@@ -50,6 +50,7 @@ Moves::Moves(const OperatorCosts& costs, const PlanOptions& options)
   for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
   micro_batches_ = MicroBatchSizes(problem, options, Rounding::kUp);
   whole_ = WholeOperators(problem);
+  alike_ = FindAlikeBranches(costs);
   uniform_ = IsUniform(*problem.cluster);
 }
 
@@ -301,6 +302,27 @@ bool Moves::Change(const ListResult& last, RandomSource& random, Draft& draft) c
     done = Permute(random, draft);
   }
   return done && Allowed(draft) && SortStages(costs_.problem().operators->dag(), draft);
+}
+
+bool Moves::ExchangeReplicas(RandomSource& random, Draft& draft) const {
+  std::vector<int32_t>& devices = draft.stages[random.Below(draft.stages.size())].devices;
+  if (devices.size() < 2) return false;
+  std::swap(devices[random.Below(devices.size())], devices[random.Below(devices.size())]);
+  return true;
+}
+
+bool Moves::ChangeAlike(const ListResult& last, RandomSource& random, Draft& draft) const {
+  const Draft before = draft;
+  const bool replicas = !uniform_ && random.OneIn(10);
+  if (!(replicas ? ExchangeReplicas(random, draft) : Change(last, random, draft))) return false;
+  if (random.OneIn(2)) return true;
+  Draft all = draft;
+  const MirrorTo to = random.OneIn(3) ? MirrorTo::kAll : MirrorTo::kAlike;
+  if (Mirror(alike_, before, to, costs_.problem().cluster->size(), all) && Allowed(all) &&
+      SortStages(costs_.problem().operators->dag(), all)) {
+    draft = std::move(all);
+  }
+  return true;
 }
 
 }  // namespace stagewright

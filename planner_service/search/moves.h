@@ -8,6 +8,7 @@
 #include "planner_service/models/draft.h"
 #include "planner_service/models/list_schedule.h"
 #include "planner_service/models/operator_costs.h"
+#include "planner_service/search/branches/alike_branches.h"
 
 namespace stagewright {
 
@@ -39,7 +40,15 @@ class Moves {
   // makes no valid draft. Stages are sorted (SortStages). O(operators and their edges).
   bool Change(const ListResult& last, RandomSource& random, Draft& draft) const;
 
+  // Whether the model has equal branches, between a fork and its join.
+  bool HasAlike() const { return !alike_.empty(); }
+  // As Change; or that and the same in all branches that equal the changed one (Mirror), or, where
+  // it matters which devices exchange samples, two replicas of a stage exchanged.
+  // REQUIRES: the draft's kind is kGraph.
+  bool ChangeAlike(const ListResult& last, RandomSource& random, Draft& draft) const;
+
  private:
+  bool ExchangeReplicas(RandomSource& random, Draft& draft) const;
   bool Shift(RandomSource& random, Draft& draft) const;
   bool Reassign(const ListResult& last, RandomSource& random, Draft& draft) const;
   bool Exchange(RandomSource& random, Draft& draft) const;
@@ -62,7 +71,8 @@ class Moves {
   std::vector<int32_t> rank_;
   std::vector<int64_t> micro_batches_;  // Sizes to choose from.
   std::vector<bool> whole_;             // Operators that need the whole mini-batch at once.
-  bool uniform_ = false;                // All devices and routes are alike.
+  std::vector<AlikeBranches> alike_;
+  bool uniform_ = false;  // All devices and routes are alike.
 };
 
 }  // namespace stagewright

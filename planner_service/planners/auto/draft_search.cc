@@ -60,6 +60,15 @@ Nanos WorkOf(int64_t budget) {
   return work::kListPass * (kStartsBudget + kRatingBudget + budget) + kWorkOfBudgetedJudging;
 }
 
+// Work of list schedules in polishing graphs by moves that change equal branches alike, all of its
+// work with some to spare for what comes after, the share of it below which there is none, the
+// number of drafts, and the bursts' thresholds over those of the search before.
+constexpr int64_t kPolishing = 16'000'000;
+constexpr Nanos kWorkOfPolishing = 900 * kMillisecond;
+constexpr double kLeastPolishing = 0.3;
+constexpr size_t kPolished = 4;
+constexpr double kPolishingHeat = 0.5;
+
 // Whether a graph of stages can be nothing but a sequence.
 bool IsChain(const Dag& operators) {
   const SpTree tree = Decompose(operators);
@@ -83,7 +92,7 @@ DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
   local_search_.set_most_passes(kMostPasses);
 }
 
-absl::Status DraftSearch::Run(Nanos bound) {
+absl::Status DraftSearch::Run(Nanos bound, bool polish) {
   const bool chain = IsChain(problem_.operators->dag());
   const bool both = !options_.sequential && !chain;
   const int64_t first = chain ? kBudget : kBudget / 6;
@@ -93,10 +102,28 @@ absl::Status DraftSearch::Run(Nanos bound) {
     ShareOut(WorkOf(first) + (both ? WorkOf(kBudget) : Nanos(0)));
     ASSIGN_OR_RETURN(sequential, Improved(StrategyKind::kSequential, {}, first));
   }
-  const bool optimal = incumbents_.best().has_value() && incumbents_.best_time() <= bound;
-  if (!both || optimal || context_.Expired()) return absl::OkStatus();
+  const auto optimal = [&] {
+    return incumbents_.best().has_value() && incumbents_.best_time() <= bound;
+  };
+  if (!both || optimal() || context_.Expired()) return absl::OkStatus();
   ShareOut(WorkOf(kBudget));
-  return Improved(StrategyKind::kGraph, sequential, kBudget).status();
+  ASSIGN_OR_RETURN(std::vector<Candidate> graphs,
+                   Improved(StrategyKind::kGraph, sequential, kBudget));
+  return polish && !optimal() ? Polish(std::move(graphs)) : absl::OkStatus();
+}
+
+// Nothing before it has less work or other draws for it, and what it has to beat is what the answer
+// would be without: so the answer only gets faster.
+absl::Status DraftSearch::Polish(std::vector<Candidate> drafts) {
+  if (!local_search_.HasAlike() || context_.Expired()) return absl::OkStatus();
+  RETURN_IF_ERROR(incumbents_.DropIdleRecomputation());
+  ShareOut(kWorkOfPolishing);
+  if (share_ < kLeastPolishing) return absl::OkStatus();
+  if (drafts.size() > kPolished) drafts.resize(kPolished);
+  local_search_.set_alike(true);
+  heat_ = kPolishingHeat;
+  random_ = RandomSource(options_.seed);
+  return Halve(kPolishing, drafts);
 }
 
 // What is left of the work, over what the budgets come to.
@@ -136,6 +163,12 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
     StrategyKind kind, const std::vector<Candidate>& more, int64_t budget) {
   ASSIGN_OR_RETURN(std::vector<Candidate> drafts, JudgedStarts(RatedStarts(kind, more)));
   drafts = Varied(std::move(drafts));
+  RETURN_IF_ERROR(Halve(budget, drafts));
+  return drafts;
+}
+
+// Local search from all drafts, with more for the best of them, which come first.
+absl::Status DraftSearch::Halve(int64_t budget, std::vector<Candidate>& drafts) {
   int64_t most = 1;
   for (const Candidate& candidate : drafts) most = std::max(most, Passes(candidate.rated.draft));
   budget = Budget(std::min(budget, kMostSchedules * most));
@@ -151,7 +184,7 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
     Sort(drafts);
     if (going == 1) break;
   }
-  return drafts;
+  return absl::OkStatus();
 }
 
 // Local search in bursts that go on from the best draft as the evaluator sees it.
@@ -160,8 +193,8 @@ absl::Status DraftSearch::Improve(int64_t budget, const SearchContext& judging,
   const int64_t burst = kBurst * Passes(candidate.rated.draft) / 3;
   const int64_t bursts = std::clamp(budget / burst, int64_t{1}, WithEffort(options_, kBursts));
   for (int64_t i = 0; i < bursts && !context_.Expired(); ++i) {
-    RatedDraft next = local_search_.Improve(candidate.rated, budget / bursts,
-                                            kThresholds[i % std::size(kThresholds)], random_);
+    const double threshold = heat_ * kThresholds[i % std::size(kThresholds)];
+    RatedDraft next = local_search_.Improve(candidate.rated, budget / bursts, threshold, random_);
     if (next.estimate >= candidate.rated.estimate) continue;
     ASSIGN_OR_RETURN(const std::optional<Nanos> time, Judge(next, judging));
     if (time.has_value() && *time < candidate.time) candidate = {std::move(next), *time};

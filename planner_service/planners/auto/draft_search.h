@@ -21,9 +21,10 @@ class DraftSearch {
               const std::vector<Draft>& found, Incumbents& incumbents);
 
   // Offers the incumbents the best drafts of sequential pipelines, then of graphs unless the
-  // options forbid them: the most promising starts, and what local search makes of the best. Ends
-  // early once the best incumbent takes no longer than `bound`.
-  absl::Status Run(Nanos bound);
+  // options forbid them: the most promising starts, and what local search makes of the best; with
+  // `polish` also by changing equal branches alike, in work that is left then. Ends early once the
+  // best incumbent takes no longer than `bound`.
+  absl::Status Run(Nanos bound, bool polish);
 
   int64_t states() const { return local_search_.states(); }  // Schedules made.
 
@@ -44,6 +45,8 @@ class DraftSearch {
   std::vector<Draft> PromisingStarts(StrategyKind kind, const SearchContext& rating);
   void RateQuickly(Draft draft, std::vector<RatedDraft>& rated);
   absl::StatusOr<std::vector<Candidate>> JudgedStarts(std::vector<RatedDraft> starts);
+  absl::Status Halve(int64_t budget, std::vector<Candidate>& drafts);
+  absl::Status Polish(std::vector<Candidate> drafts);
   absl::Status Improve(int64_t budget, const SearchContext& judging, Candidate& candidate);
   absl::StatusOr<std::optional<Nanos>> Judge(const RatedDraft& draft, const SearchContext& judging);
   static void Sort(std::vector<Candidate>& candidates);
@@ -58,6 +61,7 @@ class DraftSearch {
   const OperatorCosts costs_;
   LocalSearch local_search_;
   RandomSource random_;
+  double heat_ = 1;   // Thresholds over kThresholds.
   double share_ = 1;  // The share of all budgets that there is work left for.
 };
 

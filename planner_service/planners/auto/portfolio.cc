@@ -127,6 +127,8 @@ void SayNoneFound(const Problem& problem, const PlanOptions& options, const Incu
 
 absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions& options,
                                          SearchContext& context, std::vector<Strategy>* found) {
+  // A search that shares its work with others leaves them what it does not need.
+  const bool alone = context.WorkLeft().count() >= WithEffort(options, kMostWork.count());
   const std::optional<OperatorGraph> fewer = FewerOperators(whole);
   Problem problem = whole;
   if (fewer.has_value()) problem.operators = &*fewer;
@@ -165,7 +167,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
     }
     const SearchContext part(context, PartOfWork(context, whole_stages ? kWithWholeStages : 1));
     DraftSearch search(problem, drawn, part, drafts, incumbents);
-    RETURN_IF_ERROR(search.Run(bound));
+    RETURN_IF_ERROR(search.Run(bound, /*polish=*/alone && !whole_stages));
     outcome.states += search.states();
   }
   if (whole_stages && !optimal() && !context.Expired()) {

@@ -40,6 +40,46 @@ TEST(LocalSearchTest, ABadCutIsMendedUpToTheBound) {
   EXPECT_LT(best.estimate, bound * 21 / 20);
 }
 
+// A step ends with the slowest of eight equal branches.
+TEST(LocalSearchTest, ChangingAllEqualBranchesPaysWhereChangingOneDoesNot) {
+  std::vector<testing::Work> nodes;
+  Draft draft;
+  std::vector<int32_t> ends;
+  for (int32_t branch = 0; branch < 8; ++branch) {
+    nodes.push_back({1'000'000, 2'000'000, 0, 0, {}});
+    nodes.push_back({1'000'000, 2'000'000, 0, 0, {2 * branch}});
+    ends.push_back(2 * branch + 1);
+    draft.stages.push_back({{2 * branch, 2 * branch + 1}, {2 * branch}, false});
+  }
+  nodes.push_back({10'000, 20'000, 0, 0, ends});
+  draft.stages.push_back({{16}, {0}, false});
+  const SearchCase c(testing::ProfiledGraph(nodes), *UniformPreset("uniform:16"), 16);
+  const OperatorCosts costs(c.problem);
+  PlanOptions options;
+  options.micro_batch = 1;
+  options.allow_replicas = false;
+  const SearchContext context;
+  LocalSearch local_search(costs, options, context);
+  const Moves moves(costs, options);
+  ASSERT_TRUE(moves.HasAlike());
+  const Nanos start = local_search.Rate(draft, true)->estimate;
+  ListResult last;
+  last.busy.assign(16, 1);
+  const auto best = [&](auto change) {
+    RandomSource random(1);
+    Nanos least = start;
+    for (int i = 0; i < 1000; ++i) {
+      Draft neighbour = draft;
+      if (!(moves.*change)(last, random, neighbour)) continue;
+      const auto rated = local_search.Rate(std::move(neighbour), true);
+      if (rated.has_value()) least = std::min(least, rated->estimate);
+    }
+    return least;
+  };
+  EXPECT_GT(best(&Moves::Change), start * 98 / 100);
+  EXPECT_LT(best(&Moves::ChangeAlike), start * 60 / 100);
+}
+
 TEST(LocalSearchTest, EveryResultKeepsTheOptionsAndIsAccepted) {
   Rng random(5);
   for (int i = 0; i < 12; ++i) {

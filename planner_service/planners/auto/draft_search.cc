@@ -113,7 +113,7 @@ absl::Status DraftSearch::Run(Nanos bound, bool polish) {
 }
 
 // Nothing before it has less work or other draws for it, and what it has to beat is what the answer
-// would be without: so the answer only gets faster.
+// would be without: by the judgement of the search, the answer only gets faster.
 absl::Status DraftSearch::Polish(std::vector<Candidate> drafts) {
   if (!local_search_.HasAlike() || context_.Expired()) return absl::OkStatus();
   RETURN_IF_ERROR(incumbents_.DropIdleRecomputation());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -106,6 +107,44 @@ TEST_F(DrlPpTest, FollowsTheMeasurementsItIsGiven) {
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->best->plan.strategy.stages.size(), 2u);
   EXPECT_EQ(response->candidates, asked);
+}
+
+// Three parts of twenty uneven operators, paid by the heaviest: a few cuts of 171 are best, and
+// what tells them from others gets smaller the nearer the policy is.
+TEST_F(DrlPpTest, FindsTheBestCutsAndKeepsThem) {
+  constexpr int kOperators = 20, kParts = 3;
+  const auto weight = [](int op) { return 1 + 7 * op % 5; };
+  const auto weigh = [&](int begin, int end) {
+    int sum = 0;
+    for (int op = begin; op < end; ++op) sum += weight(op);
+    return sum;
+  };
+  int least = weigh(0, kOperators);
+  for (int a = 1; a < kOperators; ++a) {
+    for (int b = a + 1; b < kOperators; ++b)
+      least = std::min(least, std::max({weigh(0, a), weigh(a, b), weigh(b, kOperators)}));
+  }
+  const auto heaviest = [&](const Strategy& strategy) {
+    int most = 0;
+    for (const Stage& stage : strategy.stages) {
+      int sum = 0;
+      for (NodeId node : stage.nodes) sum += weight(node.value());
+      most = std::max(most, sum);
+    }
+    return most;
+  };
+  graph_ = ProfiledChain(kOperators, Work{1'000'000, 2'000'000, 1000, 400'000'000, {}});
+  cluster_ = FlatCluster(kParts, 64 * kGiB, 1000, 1e10);
+  SearchContext context;
+  context.measure = [&](const Problem&) -> MeasureStrategy {
+    return [&](const Strategy& strategy) -> absl::StatusOr<double> { return heaviest(strategy); };
+  };
+  PlanOptions options;
+  options.allow_replicas = false;
+  options.seed = 5;
+  const auto response = Plan({.steps = 40}, options, context);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(heaviest(response->best->plan.strategy), least);
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ def begin(system: System, kind: str, whom: str) -> Callable[[], None]:
     start, end = {
         "stop": (lambda: process.send_signal(signal.SIGSTOP), lambda: process.send_signal(signal.SIGCONT)),
         "cut network": (proxy.cut, proxy.heal),
-        "cut peers": (lambda: system.network.cut(whom), lambda: system.network.heal(whom)),
+        "cut peers": (lambda: system.network.cut(whom, process.pid), lambda: system.network.heal(whom)),
         "full disk": (lambda: system.fill_disk(True), lambda: system.fill_disk(False)),
         "hung path": (lambda: storage.hang(whom), lambda: storage.go_on(whom)),
     }[kind]

@@ -62,7 +62,9 @@ class PeerNetwork:
             "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo",
         ]  # fmt: skip
 
-    def cut(self, worker: str) -> None:
+    def cut(self, worker: str, pid: int) -> None:
+        loaded = pathlib.Path(f"/proc/{pid}/maps").read_text()
+        assert self.library.name in loaded, f"{worker} runs without {self.library}: nothing would be cut"
         self.mark(worker).touch()
 
     def heal(self, worker: str) -> None:

@@ -55,6 +55,13 @@ def settings(system: Processes, out: str, **changes) -> dict:
     )  # fmt: skip
 
 
+def with_all_libraries(prefix: list[str]) -> list[str]:
+    """Of settings of `env` that follow each other the last would hold, and the libraries of the others not be loaded."""
+    setting = "LD_PRELOAD="
+    libraries = ":".join(part.removeprefix(setting) for part in prefix if part.startswith(setting))
+    return [setting + libraries if part.startswith(setting) else part for part in prefix]
+
+
 class FaultySystem(Processes):
     """Each worker reaches the planner through a proxy of its own, and writes to storage that can be made to hang."""
 
@@ -68,7 +75,7 @@ class FaultySystem(Processes):
 
     def start_worker(self, name: str, *flags: str, prefix: tuple | list = ()):
         self.worker_address = f"127.0.0.1:{self.proxy_of(name).port}"
-        return super().start_worker(name, *flags, prefix=[*prefix, *self.storage.prefix(name)])
+        return super().start_worker(name, *flags, prefix=with_all_libraries([*prefix, *self.storage.prefix(name)]))
 
     def proxy_of(self, worker: str) -> TcpProxy:
         if worker not in self.proxies:

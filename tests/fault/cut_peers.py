@@ -1,5 +1,6 @@
-"""Workers that reach the planner and no longer each other: a library is loaded before a worker whose TCP connections to all
-but the planner carry nothing while a file is there, as on a network that lost a route."""
+"""Workers that reach the planner and do not hear each other any more: a library is loaded before a worker that receives nothing
+over TCP but from the planner while a file is there, as on a network that lost a route. What it sends the system takes, as it
+does on such a network, and delivers to those that are not cut off themselves."""
 
 import os
 import pathlib
@@ -33,11 +34,8 @@ static int is_cut(int fd) {
     }                                                                                   \\
     return ((ssize_t(*) parameters)dlsym(RTLD_NEXT, #name)) arguments;                  \\
   }
-CUTS(send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags))
 CUTS(recv, (int fd, void *data, size_t size, int flags), (fd, data, size, flags))
-CUTS(sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
 CUTS(recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
-CUTS(writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))
 CUTS(readv, (int fd, const struct iovec *parts, int count), (fd, parts, count))
 """
 

@@ -211,10 +211,11 @@ bool LinkProber::busy() const {
                      [&](const Probe& probe) { return MayRun(probe, devices); });
 }
 
-int32_t LinkProber::pending() const {
+LinkProber::Figures LinkProber::figures() const {
   absl::MutexLock lock(&mutex_);
-  return static_cast<int32_t>(
-      ProbesToDo(registry_->Devices(/*free_only=*/false), registry_->Links(), again_).size());
+  LinkTable table = registry_->Links();
+  const auto left = ProbesToDo(registry_->Devices(/*free_only=*/false), table, again_).size();
+  return {std::move(table), static_cast<int32_t>(left)};
 }
 
 void LinkProber::Advance(absl::Time now) {

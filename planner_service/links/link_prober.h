@@ -45,8 +45,12 @@ class LinkProber {
 
   // Everything is to be measured again.
   void MeasureAgain(absl::Time now);
-  // Probes that are under way or to be done.
-  int32_t pending() const;
+  struct Figures {
+    LinkTable table;
+    int32_t pending = 0;  // Probes that are under way or to be done; 0: the table has all answers.
+  };
+  // Of one moment.
+  Figures figures() const;
   // One is under way, or about to be.
   bool busy() const;
 

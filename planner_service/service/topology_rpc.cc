@@ -30,9 +30,10 @@ grpc::ServerUnaryReactor* TopologyRpc::MeasureTopology(grpc::CallbackServerConte
     links_->MeasureAgain(absl::Now());
     door_->Audit(*context, "MeasureTopology", "links", absl::OkStatus());
   }
+  const LinkProber::Figures figures = links_->figures();
   const absl::Status status =
-      Describe(registry_->Devices(/*free_only=*/false), registry_->Links(), *response);
-  response->set_pending(links_->pending());
+      Describe(registry_->Devices(/*free_only=*/false), figures.table, *response);
+  response->set_pending(figures.pending);
   auto* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
   return reactor;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "planner_service/store/sqlite_store.h"
@@ -101,9 +102,9 @@ TEST_F(LinkProberTest, ANewWorkerIsMeasuredWithThoseThatAreThere) {
   Connect("a");
   EXPECT_THAT(sent_["a"], IsEmpty());
   Connect("b");
-  EXPECT_EQ(prober_.pending(), 1);
+  EXPECT_EQ(prober_.figures().pending, 1);
   Measure("a", "b", 20000, 30000);
-  EXPECT_EQ(prober_.pending(), 0);
+  EXPECT_EQ(prober_.figures().pending, 0);
   EXPECT_NEAR(static_cast<double>(Link("a", "b").latency), 20000, 5);
   EXPECT_NEAR(static_cast<double>(Link("b", "a").latency), 30000, 5);
   EXPECT_NEAR(Link("a", "b").bytes_per_second, 1e9, 1e6);
@@ -146,7 +147,7 @@ TEST_F(LinkProberTest, WhoDoesNotAnswerIsNamedAndTheOtherPairsStand) {
   Measure("b", "c", 1000, 1000);
   EXPECT_TRUE(Link("a", "c").ok());
   EXPECT_TRUE(Link("c", "b").ok());
-  EXPECT_EQ(prober_.pending(), 0);
+  EXPECT_EQ(prober_.figures().pending, 0);
 }
 
 TEST_F(LinkProberTest, FiguresThatCannotBeAreAFailureOfThatLinkAlone) {
@@ -161,17 +162,17 @@ TEST_F(LinkProberTest, FiguresThatCannotBeAreMeasuredAgainButNotForEver) {
   Connect("a");
   Connect("b");
   Measure("a", "b", -2000, 1000);
-  EXPECT_EQ(prober_.pending(), 1) << "other programs may have disturbed it";
+  EXPECT_EQ(prober_.figures().pending, 1) << "other programs may have disturbed it";
   now_ += absl::Seconds(1);
   prober_.Tick(now_);
   Measure("a", "b", 20000, 1000);
-  EXPECT_EQ(prober_.pending(), 0);
+  EXPECT_EQ(prober_.figures().pending, 0);
   EXPECT_NEAR(static_cast<double>(Link("a", "b").latency), 20000, 5);
 
   Connect("c");
   Measure("a", "c", 1000, 1000);
   int tries = 0;
-  for (; prober_.pending() > 0 && tries < 100; ++tries) {
+  for (; prober_.figures().pending > 0 && tries < 100; ++tries) {
     Measure("b", "c", -2000, 1000);
     now_ += absl::Seconds(1);
     prober_.Tick(now_);
@@ -185,9 +186,9 @@ TEST_F(LinkProberTest, AFailureDoesNotReplaceWhatWasMeasured) {
   Connect("b");
   Measure("a", "b", 20000, 20000);
   prober_.MeasureAgain(now_);
-  EXPECT_EQ(prober_.pending(), 1);
+  EXPECT_EQ(prober_.figures().pending, 1);
   Measure("a", "b", -2000, 40000);
-  EXPECT_EQ(prober_.pending(), 0);
+  EXPECT_EQ(prober_.figures().pending, 0);
   EXPECT_NEAR(static_cast<double>(Link("a", "b").latency), 20000, 5);
   EXPECT_NEAR(static_cast<double>(Link("b", "a").latency), 40000, 5);
 }
@@ -221,7 +222,7 @@ TEST_F(LinkProberTest, AProbeThatAJobEndedIsTriedAgainOnceTheJobIsOver) {
   now_ += absl::Seconds(3);
   prober_.Tick(now_);
   EXPECT_EQ(Asked("a"), first);
-  EXPECT_EQ(prober_.pending(), 1);
+  EXPECT_EQ(prober_.figures().pending, 1);
   registry_.Release("jobs/1");
   prober_.Tick(now_);
   EXPECT_EQ(Asked("a"), first + 1);
@@ -313,7 +314,7 @@ TEST_F(LinkProberTest, DevicesOfAMachineAreMeasuredAtOnceAndAgainIfOthersHadTheC
   EXPECT_DOUBLE_EQ(table.crowds.at({"h", 2, 1}).message_bytes_per_second, 5e9);
   EXPECT_EQ(table.crowds.at({"h", 2, 1}).reduction, 9000);
   EXPECT_DOUBLE_EQ(table.crowds.at({"h", 2, 1}).bytes_per_second, 6e9);
-  EXPECT_EQ(prober_.pending(), 1);
+  EXPECT_EQ(prober_.figures().pending, 1);
   EXPECT_TRUE(prober_.busy());
   EXPECT_EQ(Asked("a"), together);
   now_ += absl::Seconds(1);
@@ -323,8 +324,29 @@ TEST_F(LinkProberTest, DevicesOfAMachineAreMeasuredAtOnceAndAgainIfOthersHadTheC
   Ready("b", 1);
   prober_.OnProbed("a", CrowdAnswer(together + 1, 0, 0.5), now_);
   prober_.OnProbed("b", CrowdAnswer(together + 1, 1, 0.5), now_);
-  EXPECT_EQ(prober_.pending(), 0);
+  EXPECT_EQ(prober_.figures().pending, 0);
   EXPECT_FALSE(prober_.busy());
+}
+
+// Who waits until nothing is pending takes the figures that come with that answer.
+TEST_F(LinkProberTest, NothingIsPendingOnlyBesideTheNewestFigures) {
+  Connect("a");
+  Connect("b");
+  Measure("a", "b", 20000, 30000);
+  for (int64_t latency = 40000; latency < 60000; latency += 1000) {
+    prober_.MeasureAgain(now_);
+    std::thread asks([&] {
+      while (true) {
+        const LinkProber::Figures figures = prober_.figures();
+        if (figures.pending > 0) continue;
+        EXPECT_NEAR(static_cast<double>(figures.table.links.at({"a", "b"}).latency),
+                    static_cast<double>(latency), 5);
+        return;
+      }
+    });
+    Measure("a", "b", latency, latency);
+    asks.join();
+  }
 }
 
 TEST_F(LinkProberTest, AMachineThatIsNeverQuietIsNotMeasuredForever) {
@@ -340,7 +362,7 @@ TEST_F(LinkProberTest, AMachineThatIsNeverQuietIsNotMeasuredForever) {
       Measure(workers[first], workers[second], 1000, 1000);
     }
     int tries = 0;
-    for (; prober_.pending() > 0 && tries < 100; ++tries) {
+    for (; prober_.figures().pending > 0 && tries < 100; ++tries) {
       const int64_t probe = std::max({Asked("a"), Asked("b"), Asked("c")});
       for (int i = 0; i < 3; ++i) {
         if (Asked(workers[i]) == probe) Ready(workers[i], i);

@@ -67,3 +67,12 @@ skipped_tests() {
     /^SKIPPED \[[0-9]+\] / || / \.\.\. skipped / || /^no profiles in / { print entry ": " $0 }
   ' "$1"
 }
+
+# unsteady_tests LOG: the entries that CTest's log says both failed and passed, one a line.
+unsteady_tests() {
+  awk '
+    /^[0-9]+\/[0-9]+ Test: / { entry = $3 }
+    /^Test Failed\.$/ { failed[entry] = 1 }
+    /^Test Passed\.$/ && entry in failed { print entry }
+  ' "$1"
+}

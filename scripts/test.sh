@@ -37,6 +37,11 @@ say "set-up and build took $SECONDS s; testing preset $preset"
 ended=0
 PYTEST_ADDOPTS="-rs ${PYTEST_ADDOPTS:-}" ctest --preset "$preset" --parallel "$(jobs_wanted)" \
   ${exclude:+--label-exclude "$exclude"} --no-tests=error "$@" || ended=$?
+unsteady=$(unsteady_tests "build/$preset/Testing/Temporary/LastTest.log")
+if [[ -n $unsteady ]]; then
+  say "failed, and passed when run again: a defect of the test or of what it tests; the log above has why:"
+  echo "$unsteady"
+fi
 skipped=$(skipped_tests "build/$preset/Testing/Temporary/LastTest.log")
 if [[ -n $skipped ]]; then
   say "skipped, each with the reason:"

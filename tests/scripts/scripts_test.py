@@ -84,6 +84,15 @@ class SharedFunctionsTest(unittest.TestCase):
         "golden_plans_profiles: no profiles in ../shared/graphs: piper/gnmt.json; not checked: piper/gnmt.json/02",
     ])
 
+  def test_what_failed_and_passed_when_run_again_is_listed(self):
+    log = "".join(f"{number}/3 Test: {name}\nOutput:\n<end of output>\nTest {end}.\n"
+                  for number, name, end in [(1, "steady", "Passed"), (2, "torn", "Failed"), (2, "torn", "Passed"),
+                                            (3, "broken", "Failed"), (3, "broken", "Failed")])
+    with tempfile.NamedTemporaryFile("w") as file:
+      file.write(log)
+      file.flush()
+      self.assertEqual(bash(f"unsteady_tests {file.name}").stdout.splitlines(), ["torn"])
+
   def test_hash_follows_the_contents(self):
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
       before = bash(f"hash_of {file.name} absent").stdout

@@ -49,7 +49,7 @@ class LinkProber {
     LinkTable table;
     int32_t pending = 0;  // Probes that are under way or to be done; 0: the table has all answers.
   };
-  // Of one moment.
+  // Both are of one moment.
   Figures figures() const;
   // One is under way, or about to be.
   bool busy() const;

@@ -15,7 +15,6 @@ namespace {
 
 using testing::FlatCluster;
 using testing::ProfiledChain;
-using testing::ProfiledGraph;
 using testing::Work;
 
 class DrlPpTest : public ::testing::Test {

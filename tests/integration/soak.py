@@ -21,7 +21,7 @@ import stagewright
 SETTLED = 50  # Steps, after which nothing may grow.
 LEAST_SAMPLES = 9
 MEMORY_GROWTH = 0.01
-LOOKS = 4  # So many times as many steps, before what grows is believed to: a leak goes on, a busy moment does not.
+LOOKS = 3  # So many times as many steps, before what grows is believed to: a leak goes on, a busy moment does not.
 SIZE = Size(width=64, layers=8, length=32, mini_batch=32)
 
 

@@ -47,7 +47,7 @@ function(stagewright_test)
   stagewright_reuse(${ARG_NAME} testing)
   target_compile_definitions(${ARG_NAME} PRIVATE STAGEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)  # What hangs ends: a machine may be busy.
   endif()
   # What each entry runs, less what the entries after it run.
   set(entries ${ARG_NAME})

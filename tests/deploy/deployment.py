@@ -151,4 +151,4 @@ def help_text(program):
   path = program_path(program)
   if path is None:
     return None
-  return subprocess.run([path, "--help"], capture_output=True, text=True, check=True, timeout=30).stdout
+  return subprocess.run([path, "--help"], capture_output=True, text=True, check=True, timeout=120).stdout

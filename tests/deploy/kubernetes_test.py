@@ -17,7 +17,7 @@ BASE = deployment.DEPLOY / "kubernetes" / "base"
 
 def kustomize(folder):
   """The objects that `kubectl kustomize` makes of a folder."""
-  result = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=30)
+  result = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=120)
   if result.returncode != 0:
     raise AssertionError(result.stderr)
   return list(yaml.safe_load_all(result.stdout))

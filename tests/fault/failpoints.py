@@ -166,11 +166,6 @@ class Submitting:
         return True
 
 
-def led_by(group: PlannerGroup) -> str:
-    wait_for(lambda: group.leader() is not None, "a leader")
-    return group.leader()
-
-
 def died_under(client: Submitting, group: PlannerGroup) -> str:
     """Who has died, if anybody has; else the client submits a job."""
     dead = next((address for address, process in group.planners.items() if process.poll() is not None), "")
@@ -185,7 +180,7 @@ def walk_leaders(times: int) -> dict[str, int]:
     arms = itertools.chain((armed(*step) for step in steps), itertools.repeat(()))
     died = dict.fromkeys(LEADERS, 0)
     with PlannerGroup(count=2) as group:
-        first = led_by(group)
+        first = group.await_leader()
         second = next(address for address in group.planners if address != first)
         for address in (second, first):  # The leader that is not armed goes last.
             group.planners[address].terminate()
@@ -204,8 +199,8 @@ def walk_leaders(times: int) -> dict[str, int]:
                 "the other one to lead",
             )
             group.start(dead, next(arms))
-        wait_for(lambda: client.ask(led_by(group)), "the last job")
-        with grpc.insecure_channel(led_by(group)) as channel:
+        wait_for(lambda: client.ask(group.await_leader()), "the last job")
+        with grpc.insecure_channel(group.await_leader()) as channel:
             names = [job.spec.display_name for job in all_jobs(rpc.Stubs(channel, Security()))]
     assert sorted(names) == sorted(client.submitted)
     return died

@@ -14,15 +14,15 @@ import time
 from history import NEVER, History
 from job_clients import Client, Jobs
 from planner_group import LEASE, PlannerGroup
-from planner_kills import Specs, await_ends, look_at_all, told
-from processes import wait_for
+from planner_kills import Specs, await_calls, await_ends, look_at_all, told
+from processes import PATIENCE, wait_for
 
 KINDS = ("kill", "stop", "cut")
 CLIENTS = 3
 WRITES = ("submit", "cancel", "delete", "set")
 
 
-def put(group: PlannerGroup, kind: str, leader: str, patience: float = 60) -> None:
+def put(group: PlannerGroup, kind: str, leader: str, patience: float = PATIENCE) -> None:
     """Carries the fault out, waits until another one leads, and undoes the fault."""
     process, way = group.planners[leader], group.ways[leader]
     if kind == "cut":
@@ -58,18 +58,17 @@ def run(faults: int, seed: int, workers: int = 1) -> dict:
         for client in clients:
             client.start()
         for i in range(faults):
-            wait_for(lambda: group.leader() is not None, "a leader")
             time.sleep(1 + chance.random() * 2)
-            leader, kind = group.leader(), KINDS[i % len(KINDS)]
+            leader, kind = group.await_leader(), KINDS[i % len(KINDS)]
             begun = time.monotonic()
             put(group, kind, leader)
             wait_for(lambda begun=begun: first_write_after(jobs.history, begun) < NEVER, "a write")
             gaps[kind].append(first_write_after(jobs.history, begun))
+        await_calls(jobs)
         jobs.stopping.set()
         for client in clients:
             client.join(60)
-        wait_for(lambda: group.leader() is not None, "a leader")
-        last = Client([group.leader()], jobs, seed)
+        last = Client([group.await_leader()], jobs, seed)
         found = await_ends(jobs, last)
         look_at_all(jobs, last, found)
         last.channel.close()

@@ -29,7 +29,7 @@ class PlannerGroup:
             address = f"127.0.0.1:{port}"
             self.ways[address] = TcpProxy(client)
             self.start(address)
-        wait_for(lambda: self.leader() is not None, "a leader")
+        self.await_leader()
 
     def __enter__(self):
         return self
@@ -86,3 +86,7 @@ class PlannerGroup:
     def leader(self) -> str | None:
         leading = [a for a, process in self.planners.items() if process.poll() is None and self.role(a) == "leading"]
         return leading[0] if len(leading) == 1 else None
+
+    def await_leader(self) -> str:
+        """On a busy machine leases run out, and there may be none at the next look."""
+        return wait_for(self.leader, "a leader")

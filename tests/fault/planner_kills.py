@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 
+import grpc
 from history import History
 from job_clients import Client, Jobs
 from job_model import seen, wrong_in
@@ -25,6 +26,7 @@ MODEL = "chain_f32"
 MORE_THAN_THERE_ARE = 64
 PATIENCE = 120.0
 CLIENTS = 4
+LEAST_JOBS, LEAST_CALLS = 3, 50
 
 
 class Specs:
@@ -60,14 +62,28 @@ def kill(system: Processes, chance: random.Random) -> None:
     system.start_planner()
 
 
+def page_of(stubs: rpc.Stubs, token: str) -> jobs_pb.ListJobsResponse | None:
+    """None while nobody leads."""
+    try:
+        return stubs.ListJobs(jobs_pb.ListJobsRequest(page_size=500, page_token=token), timeout=60)
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+        return None
+
+
 def all_jobs(stubs: rpc.Stubs) -> list[jobs_pb.Job]:
     found, token = [], ""
     while True:
-        page = stubs.ListJobs(jobs_pb.ListJobsRequest(page_size=500, page_token=token), timeout=60)
+        page = wait_for(lambda: page_of(stubs, token), "a list of jobs")
         found += page.jobs
         token = page.next_page_token
         if not token:
             return found
+
+
+def await_calls(jobs: Jobs) -> None:
+    """Enough to judge by: on a busy machine few are made before the last fault."""
+    wait_for(lambda: len(jobs.known) > LEAST_JOBS and len(jobs.history.calls) > LEAST_CALLS, "calls of clients")
 
 
 def await_ends(jobs: Jobs, client: Client) -> list[jobs_pb.Job]:
@@ -132,6 +148,7 @@ def run(kills: int, seed: int, workers: int = 2, planner_flags: tuple = ()) -> d
         for _ in range(kills):
             kill(system, chance)
         seconds = time.monotonic() - begun
+        await_calls(jobs)
         jobs.stopping.set()
         for client in clients:
             client.join(60)

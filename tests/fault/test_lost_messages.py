@@ -14,7 +14,8 @@ STEPS = 300
 
 @pytest.fixture(scope="module")
 def system():
-    with Processes() as running:
+    # A machine that is busy has time to save what it has.
+    with Processes(worker_flags=("--drain-timeout", "120")) as running:
         proxy = CuttingProxy(running.address)
         running.worker_address = proxy.address
         running.proxy = proxy
@@ -209,7 +210,7 @@ def test_a_worker_that_is_to_end_ends(system, kind):
     job = submit(system, kind, steps=1_000_000)
     system.await_step(job, 20)
     system.proxy.cut(kind)
-    assert system.stop(system.workers["w1"], signal.SIGTERM, patience=60) == 0
+    assert system.stop(system.workers["w1"], signal.SIGTERM) == 0
     assert not system.proxy.left()
     faults.replace(system, "w1")
     assert system.job(job)["state"] not in ("failed", "succeeded")

@@ -21,6 +21,7 @@ import stagewright
 SETTLED = 50  # Steps, after which nothing may grow.
 LEAST_SAMPLES = 9
 MEMORY_GROWTH = 0.01
+LOOKS = 3  # So many times as many steps, before what grows is believed to: a leak goes on, a busy moment does not.
 SIZE = Size(width=64, layers=8, length=32, mini_batch=32)
 
 
@@ -50,10 +51,16 @@ def sample(system: Processes, step: int) -> Sample:
     return Sample(step, memory, {name: len(os.listdir(f"/proc/{p.pid}/fd")) for name, p in processes.items()})
 
 
-def watch(system: Processes, job: str, steps: int, interval: float) -> list[Sample]:
+def watch(system: Processes, job: str, steps: int, interval: float, allowed: float) -> list[Sample]:
     """Samples from the step on after which nothing may grow: for as many steps, and for as many samples as it takes."""
     samples = []
-    while (now := system.job(job))["step"] < steps or len(samples) < LEAST_SAMPLES:
+
+    def seen_enough(step: int) -> bool:
+        if step < steps or len(samples) < LEAST_SAMPLES:
+            return False
+        return step >= LOOKS * steps or not violations(growth_of(samples), allowed)
+
+    while not seen_enough((now := system.job(job))["step"]):
         assert now["state"] not in ENDED, now["message"]
         if now["state"] == "running" and now["step"] >= SETTLED:
             samples.append(sample(system, now["step"]))
@@ -86,7 +93,7 @@ def plan(workers: int) -> dict:
     return {"micro_batch": SIZE.mini_batch // 4, "stages": parts}
 
 
-def soak(system: Processes, steps: int, interval: float, **flags) -> list[Growth]:
+def soak(system: Processes, steps: int, interval: float, allowed: float = MEMORY_GROWTH, **flags) -> list[Growth]:
     torch.manual_seed(0)
     stem = system.path / "soak"
     ids = torch.randint(64, (512, SIZE.length + 1))
@@ -100,7 +107,7 @@ def soak(system: Processes, steps: int, interval: float, **flags) -> list[Growth
         mini_batch=SIZE.mini_batch, steps=1_000_000, optimizer="adam", lr=1e-3, no_shuffle=None,
         devices=len(system.workers), plan_file=system.path / "soak.json", clip_norm=1, **flags,
     )  # fmt: skip
-    return growth_of(watch(system, job, steps, interval))
+    return growth_of(watch(system, job, steps, interval, allowed))
 
 
 def violations(growth: list[Growth], allowed: float = MEMORY_GROWTH) -> list[str]:

@@ -11,7 +11,7 @@ import subprocess
 import grpc
 import pytest
 import torch
-from processes import BIN, MODELS, Processes, wait_for
+from processes import BIN, MODELS, PATIENCE, Processes, wait_for
 from s3_server import BUCKET, S3Server
 from safetensors.torch import load_file, save_file
 
@@ -177,7 +177,7 @@ def test_submit_puts_weights_into_the_store(store, folder):
     with workers(store, folder) as system:
         command = [BIN / "stagewright", "--planner-address", system.address, "--artifacts", store.place]
         command += map(str, system.submit_flags("chain_f32", **flags, watch=True))
-        result = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=60,
+        result = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=PATIENCE,
                                 env=store.environment())  # fmt: skip
         assert result.returncode == 0, result.stderr
         name = store.put(MODELS / "chain_f32.safetensors")

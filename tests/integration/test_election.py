@@ -10,7 +10,7 @@ import time
 
 import pytest
 from ports import free_ports
-from processes import BIN, ENDED, MODELS, NOT_MEASURED, Processes, wait_for
+from processes import BIN, ENDED, MODELS, NOT_MEASURED, PATIENCE, Processes, wait_for
 
 LEASE = 3
 
@@ -69,7 +69,7 @@ class Planners(Processes):
 
     def at(self, address, *arguments):
         command = [BIN / "stagewright", "--planner-address", address, *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
     def patient_json(self, *arguments):
         """Over a change of leaders."""

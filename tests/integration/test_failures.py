@@ -20,7 +20,9 @@ LONG = 1_000_000  # Steps; such a job is ended by the test.
 
 @pytest.fixture(scope="module")
 def system():
-    with Processes(workers=3, planner_flags=("--worker-timeout", "5")) as running:
+    # A machine that is busy has time to save what it has.
+    flags = dict(planner_flags=("--worker-timeout", "5"), worker_flags=("--drain-timeout", "120"))
+    with Processes(workers=3, **flags) as running:
         yield running
 
 
@@ -90,7 +92,7 @@ def test_the_logs_of_a_job_are_read_far_from_its_nodes(system):
     data["x"][5] = float("inf")  # The loss is none, which the worker notices that computes it.
     save_file(data, system.path / "spoiled.safetensors")
     job = system.submit("chain_f32", **on_all(system), data=system.path / "spoiled.safetensors")
-    follow = system.cli("jobs", "logs", job, "--follow", timeout=60)
+    follow = system.cli("jobs", "logs", job, "--follow")
     assert follow.returncode == 0, follow.stderr
     ended = system.job(job)
     assert ended["state"] == "failed"
@@ -151,13 +153,12 @@ def test_an_output_that_cannot_be_written_is_named(system):
 def test_wrong_paths_fail_a_job_before_its_plan_is_found(system):
     # The command line sees no data here, as on another machine; the search would take its minute.
     slow = dict(planner="exact", data=system.path / "no-data-*.npy", devices=3)
-    began = time.monotonic()
     job = system.train("four_branches_f64", **slow)
     assert job["state"] == "failed"
     assert "worker w" in job["message"] and "spec.data_path: " in job["message"], job["message"]
     assert "no-data-*.npy" in job["message"]
-    assert "planning" in [event["state"] for event in system.json("jobs", "events", job["name"])["events"]]
-    assert time.monotonic() - began < 40
+    states = [event["state"] for event in system.json("jobs", "events", job["name"])["events"]]
+    assert "planning" in states and "starting" not in states, states
     for field, flag in {"weights_path": "weights", "evaluation_data_path": "eval_data", "resume_path": "resume"}.items():
         message = failed(system, **{flag: system.path / "nowhere.safetensors"})
         assert f"spec.{field}: " in message and "nowhere.safetensors" in message, message

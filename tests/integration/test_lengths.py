@@ -208,7 +208,7 @@ def test_a_job_goes_on_from_a_checkpoint_under_another_plan(system):
 def test_verify_compares_steps_of_every_length(system):
     flags = files(system, "verified", LENGTHS)
     arguments = system.submit_flags("verified", **flags, out=system.path / "verified-out", devices=2, stages=2)
-    result = system.cli(*arguments, "--micro-batch", 2, "--verify", 5, "--verify-only", timeout=120)
+    result = system.cli(*arguments, "--micro-batch", 2, "--verify", 5, "--verify-only")
     assert result.returncode == 0, result.stderr + result.stdout
 
 

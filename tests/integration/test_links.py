@@ -48,7 +48,8 @@ def test_a_cluster_file_has_the_measured_links_and_plans_take_it(system):
     rates = {by_name[name]["bytes_per_second"] for route in cluster["routes"] for name in route["links"]}
     figures = {link["bytes_per_second"] for link in links.values()} | {answer["machines"][1]["bytes_per_second"]}
     assert rates <= figures  # Nothing assumed.
-    assert all(1e-7 < link["latency_seconds"] < 0.1 and link["bytes_per_second"] > 1e7 for link in links.values())
+    # Wide enough for machines of any speed, and busy ones; figures of another unit are outside.
+    assert all(1e-7 < link["latency_seconds"] < 10 and link["bytes_per_second"] > 1e5 for link in links.values())
 
     plan = system.cli("plan", MODELS / "chain_f32.swg", "--cluster", path, "--mini-batch", 8, "--local")
     assert plan.returncode == 0, plan.stderr

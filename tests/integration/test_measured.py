@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from processes import BIN, MODELS, Processes
+from processes import BIN, MODELS, PATIENCE, Processes
 
 pytestmark = pytest.mark.skipif(
     not (BIN.parent / "lib" / "libstagewright_drl_pp.so").exists(), reason="built without drl_pp"
@@ -15,7 +15,7 @@ def measure(system, time_limit, cluster="cpu:2", data=f"{STEM}.data.safetensors"
     return system.cli(
         "plan", f"{STEM}.swg", "--cluster", cluster, "--mini-batch", 8, "--micro-batch", 4, "--optimizer", "sgd",
         "--planner", "drl_pp", "--weights", f"{STEM}.safetensors", "--data", data, "--measure-steps", 3,
-        "--no-sequential", "--time-limit", time_limit, "-o", "json",
+        "--no-sequential", "--time-limit", time_limit, "-o", "json", timeout=time_limit + PATIENCE,
     )  # fmt: skip
 
 
@@ -55,9 +55,13 @@ def test_what_no_job_can_run_without_is_named(system):
     assert too_few.stderr == (
         "stagewright: --measure-steps: the cluster has 3 devices, the connected workers 2\n"
     )
-    missing = measure(system, 4, data="/nowhere.safetensors")
-    assert missing.returncode == 3, missing.stderr
-    assert "/nowhere.safetensors" in json.loads(missing.stdout)["reason"]
+    for time_limit in (4, 16, 64):  # The first, unless the machine is too busy for one job to fail in it.
+        missing = measure(system, time_limit, data="/nowhere.safetensors")
+        assert missing.returncode == 3, missing.stderr
+        reason = json.loads(missing.stdout)["reason"]
+        if "at the time limit" not in reason:
+            break
+    assert "/nowhere.safetensors" in reason
     other = system.cli("plan", f"{STEM}.swg", "--cluster", "cpu:2", "--mini-batch", 8, "--measure-steps", 3)
     assert other.returncode == 2
     assert "drl_pp" in other.stderr

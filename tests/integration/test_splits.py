@@ -58,7 +58,7 @@ def flags(system):
 
 def run(system, flags, out, **changes):
     changes["out"] = system.path / out
-    result = system.cli(*system.submit_flags("words", **{**flags, **changes}), timeout=120)
+    result = system.cli(*system.submit_flags("words", **{**flags, **changes}))
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout), load_file(system.path / out / "model.safetensors")
 
@@ -97,6 +97,6 @@ def test_what_cannot_be_cut_is_named(system, flags):
         ("nobody=2", 'there is no node or module "nobody"'),
     ]:
         changes = dict(out=system.path / "refused", split_operators=asked)
-        result = system.cli(*system.submit_flags("words", **{**flags, **changes}), timeout=60)
+        result = system.cli(*system.submit_flags("words", **{**flags, **changes}))
         assert result.returncode != 0
         assert answer in result.stderr + result.stdout

@@ -87,7 +87,7 @@ def cut_behind(system, graph, target, **options):
 
 
 def verified(system, flags, **changes):
-    return system.cli(*system.submit_flags("verify", **{**flags, "devices": 3, "steps": 4, **changes}), timeout=120)
+    return system.cli(*system.submit_flags("verify", **{**flags, "devices": 3, "steps": 4, **changes}))
 
 
 def stages_of(system, job):

@@ -13,7 +13,7 @@ import time
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from processes import Processes, wait_for
+from processes import PATIENCE, Processes, wait_for
 from safetensors.torch import load_file
 
 METHOD = "/stagewright.v1.WorkerService/Connect"
@@ -30,7 +30,7 @@ def other_version(system, version, name="other"):
         yield process
     finally:
         process.stdin.close()
-        process.wait(10)
+        process.wait(PATIENCE)
         process.stdout.close()
         process.stderr.close()
 
@@ -138,7 +138,7 @@ def cpu_seconds(process) -> float:
 
 @pytest.fixture
 def system():
-    with Processes(workers=0, planner_flags=("--worker-timeout", "30")) as running:
+    with Processes(workers=0, planner_flags=("--worker-timeout", "300")) as running:
         yield running
 
 
@@ -148,7 +148,7 @@ def test_a_worker_of_another_version_is_refused_and_the_job_goes_on(system):
     job = system.submit("chain_f32", devices=1, steps=1_000_000)
     system.await_step(job, 5)
     with other_version(system, "0.0.1-other") as refused:
-        assert refused.wait(20) == 1
+        assert refused.wait(PATIENCE) == 1
         message = refused.stderr.read().strip()
     assert 'worker "other" is of version "0.0.1-other", but the connected worker "w0" is of version "' in message
     assert "\n" not in message

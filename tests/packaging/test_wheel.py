@@ -5,6 +5,7 @@ What is installed and run sees nothing of the checkout or of its environment, to
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -123,11 +124,18 @@ def test_a_planner_that_needs_torch_finds_it(environment):
     assert "drl_pp" in result.stdout
 
 
+def processor_seconds() -> float:
+    """Of all programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_up_trains_the_digits(environment):
     command = ["up", "--workers", 4, "--", environment.bin / "python", "-m", "stagewright.examples.digits", "run"]
-    start = time.monotonic()
+    start, used = time.monotonic(), processor_seconds()
     result = environment.run("stagewright", *command)
-    seconds = time.monotonic() - start
+    # Of both clocks the one that shows less: on a busy machine others have the cores in between.
+    seconds = min(time.monotonic() - start, processor_seconds() - used)
     assert result.returncode == 0, result.stdout + result.stderr
     accuracy = float(re.search(r"^accuracy (\S+) ", result.stdout, re.MULTILINE).group(1))
     assert accuracy >= 0.96

@@ -33,7 +33,7 @@ class RunTest(unittest.TestCase):
 
   def test_a_command_ends_with_its_group_when_its_time_is_over(self):
     start = time.monotonic()
-    ended = machines.run(["bash", "-c", "echo begun; sleep 60 & sleep 60"], 1, dict(os.environ))
+    ended = machines.run(["bash", "-c", "echo begun; sleep 60 & sleep 60"], 4, dict(os.environ))
     self.assertIsNone(ended.code)
     self.assertFalse(ended.ok)
     self.assertEqual(ended.output, "begun\n")

@@ -11,14 +11,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def bash(text, **options):
   """Runs a script that has sourced lib.sh."""
   script = f"set -euo pipefail\nsource '{ROOT}/scripts/lib.sh'\n{text}\n"
-  return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=30, **options)
+  return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=120, **options)
 
 
 class ArgumentsTest(unittest.TestCase):
 
   def refuses(self, *command):
     result = subprocess.run([ROOT / "scripts" / command[0], *command[1:]], capture_output=True, text=True, check=False,
-                            timeout=30)
+                            timeout=120)
     self.assertNotEqual(result.returncode, 0)
     return result.stderr
 
@@ -45,7 +45,7 @@ class ArgumentsTest(unittest.TestCase):
     for script in ("setup.sh", "build.sh", "test.sh", "lint.sh", "bench.sh", "golden.sh", "gpu.sh"):
       with self.subTest(script=script):
         result = subprocess.run([ROOT / "scripts" / script, "--help"], capture_output=True, text=True, check=False,
-                                timeout=30)
+                                timeout=120)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(script, result.stdout)
 

@@ -11,7 +11,7 @@ def run(required, *flags):
   if required is not None:
     environment["STAGEWRIGHT_REQUIRE_GPU"] = required
   return subprocess.run([os.environ["STAGEWRIGHT_SKIPS_SAMPLE"], *flags], env=environment, capture_output=True, text=True,
-                        check=False, timeout=30)
+                        check=False, timeout=120)
 
 
 class SkipsTest(unittest.TestCase):

@@ -8,7 +8,7 @@ import subprocess
 
 import grpc
 import pytest
-from service import Planner, certificates, code_of, free_port, refused, tiny_job, tls, wait_for
+from service import Planner, certificates, code_of, free_ports, refused, tiny_job, tls, wait_for
 
 import stagewright
 from stagewright.proto import jobs_pb
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 def etcd(tmp_path_factory, folder):
     """Of one member, which asks for certificates; its HOST:PORT."""
     path = tmp_path_factory.mktemp("etcd")
-    client, peer = free_port(), free_port()
+    client, peer = free_ports(2)
     urls = [f"https://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"]
     with (path / "log").open("w") as log:
         process = subprocess.Popen(

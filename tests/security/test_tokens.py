@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 
 import grpc
 import pytest
@@ -169,8 +168,9 @@ def test_every_refused_submit_is_in_the_audit_log(planner, stubs):
         assert [(line["who"], line["outcome"]) for line in found] == [("sam", "ABORTED")] * lines
 
 
-def register(planner, name, user, seconds=10, meanwhile=None):
-    """The end of a stream that registers as `name`: gRPC's code, or OK if it was welcome, and `meanwhile` was called."""
+def register(planner, name, user, seconds=60, meanwhile=None):
+    """The end of a stream that registers as `name`: gRPC's code, or OK if it was welcome, and `meanwhile` was called with
+    what the planner says next."""
     with grpc.insecure_channel(planner.address) as channel:
         connect = channel.stream_stream(
             "/stagewright.v1.WorkerService/Connect",
@@ -190,7 +190,7 @@ def register(planner, name, user, seconds=10, meanwhile=None):
         try:
             welcome = next(stream).HasField("registered")
             if meanwhile:
-                meanwhile()
+                meanwhile(stream)
             return "OK" if welcome else "?"
         except grpc.RpcError as error:
             return error.code().name
@@ -203,10 +203,10 @@ def test_a_change_is_that_of_whoever_began_it(planner, folder):
     text = (folder / "tokens").read_text()
     asked = threading.Thread(target=profile, args=(planner, "guest"), kwargs={"graph": tiny_graph(), "device": "w0/cpu0"})
 
-    def measure():
+    def measure(told):
         (folder / "tokens").write_text(text + f"{token_of('guest')} submitter guest\n")
         asked.start()
-        time.sleep(1)
+        assert any(message.HasField("profile_operators") for message in told)  # The call has come so far that the worker is asked.
         (folder / "tokens").write_text(text)
         assert asked.is_alive()
 

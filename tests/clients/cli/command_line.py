@@ -4,18 +4,23 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import time
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "integration"))
+from ports import free_ports  # noqa: E402
 
 CLI = os.environ["STAGEWRIGHT_CLI"]
 GRAPHS = pathlib.Path(__file__).parents[3] / "examples" / "graphs"
 CASE_STUDY = GRAPHS / "case-study.swg"
 NOBODY = "127.0.0.1:1"  # No planner listens there.
+PATIENCE = 100  # Seconds: a machine may be busy.
 
 
 def run(*arguments, planner=NOBODY) -> subprocess.CompletedProcess:
     environment = {**os.environ, "STAGEWRIGHT_PLANNER": planner}
     return subprocess.run(
-        [CLI, *map(str, arguments)], capture_output=True, text=True, timeout=60, env=environment
+        [CLI, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE, env=environment
     )  # fmt: skip
 
 
@@ -26,6 +31,19 @@ def fails(code: int, *arguments, **options) -> str:
     assert result.stderr.startswith("stagewright: ")
     assert result.stderr.count("\n") == 1
     return result.stderr
+
+
+def await_text(log: pathlib.Path, text: str, process: subprocess.Popen) -> None:
+    """Of a process that lives until then."""
+    deadline = time.monotonic() + PATIENCE
+    while text not in log.read_text():
+        assert time.monotonic() < deadline and process.poll() is None, log.read_text()
+        time.sleep(0.05)
+
+
+def free_address() -> str:
+    """One at which a planner can be started again."""
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 class Planner:
@@ -40,10 +58,7 @@ class Planner:
         self.address = re.search(r"listening on ([^\s\"]+)", self.await_text("listening on ")).group(1)
 
     def await_text(self, text: str) -> str:
-        deadline = time.monotonic() + 20
-        while text not in self.log.read_text():
-            assert time.monotonic() < deadline and self.process.poll() is None, self.log.read_text()
-            time.sleep(0.05)
+        await_text(self.log, text, self.process)
         return self.log.read_text()
 
     def __enter__(self):

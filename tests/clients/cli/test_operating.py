@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from command_line import CLI, GRAPHS, NOBODY, Planner, fails, run
+from command_line import CLI, GRAPHS, NOBODY, PATIENCE, Planner, await_text, fails, free_address, run
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_old_jobs_are_forgotten(tmp_path):
         for i in range(3):
             run("cancel", submitted(tmp_path, planner.address, f"out{i}"), planner=planner.address)
         planner.await_text("job=jobs/2")
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + PATIENCE
         while len(left := json.loads(run("jobs", "-o", "json", planner=planner.address).stdout)["jobs"]) > 1:
             assert time.monotonic() < deadline
             time.sleep(0.5)
@@ -108,23 +108,19 @@ def test_requests_that_contradict_each_other_are_refused(tmp_path):
 
 def test_a_watch_outlives_its_planner(tmp_path):
     environment = {**os.environ, "STAGEWRIGHT_PLANNER": ""}
-    with Planner(tmp_path) as first:
-        name, address = submitted(tmp_path, first.address), first.address
-        with open(tmp_path / "watch.log", "w") as log:
+    address, log = free_address(), tmp_path / "watch.log"
+    with Planner(tmp_path, address):
+        name = submitted(tmp_path, address)
+        with open(log, "w") as out:
             command = [CLI, "--planner-address", address, "watch", name.removeprefix("jobs/")]
-            watch = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        deadline = time.monotonic() + 20
-        while "pending" not in (tmp_path / "watch.log").read_text():
-            assert time.monotonic() < deadline and watch.poll() is None
-            time.sleep(0.05)
-    while "trying again" not in (tmp_path / "watch.log").read_text():
-        assert time.monotonic() < deadline and watch.poll() is None
-        time.sleep(0.05)
+            watch = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+        await_text(log, "pending", watch)
+    await_text(log, "trying again", watch)
     with Planner(tmp_path, address):
         assert run("cancel", name, planner=address).returncode == 0
-        assert watch.wait(30) == 5, (tmp_path / "watch.log").read_text()
-    assert (tmp_path / "watch.log").read_text().count("trying again") == 1
-    assert f"{name} cancelled" in (tmp_path / "watch.log").read_text()
+        assert watch.wait(PATIENCE) == 5, log.read_text()
+    assert log.read_text().count("trying again") == 1
+    assert f"{name} cancelled" in log.read_text()
 
 
 def test_the_doctor_names_what_is_missing(service, tmp_path):

@@ -237,7 +237,7 @@ void JobHarness::Step(const std::string& job, int64_t step) {
 }
 
 v1::Job JobHarness::Await(const std::string& job, v1::JobState state) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  const absl::Time deadline = absl::Now() + kPatience;
   while (true) {
     // Before pumping: a state that the workers' next answers would end must be seen.
     v1::Job present = Get(job);

@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "tests/planner_service/jobs/recording_store.h"
 
 namespace stagewright::testing {
+
+// How long tests wait for what other threads do: those that search leave the cores to others.
+inline constexpr absl::Duration kPatience = absl::Seconds(60);
 
 // What a scripted worker is told, and whether it answers.
 struct FakeWorker {

@@ -463,7 +463,8 @@ TEST_F(JobLossesTest, WhatIsLeftMayBeTooLittle) {
   const auto waits = [&] {
     return absl::StrContains(Job().message(), "waits for 3 devices: 2 are");
   };
-  for (int i = 0; i < 2000 && !waits(); ++i) {
+  const absl::Time deadline = absl::Now() + testing::kPatience;
+  while (!waits() && absl::Now() < deadline) {
     harness_->Pump();
     absl::SleepFor(absl::Milliseconds(5));
   }

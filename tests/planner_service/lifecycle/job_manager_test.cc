@@ -9,8 +9,11 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
+#include "common/wire/graph_proto.h"
+#include "planner_service/planner/planner.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright {
 namespace {
@@ -187,20 +190,26 @@ TEST_F(JobManagerTest, CancelWhilePlanningStopsTheSearch) {
 }
 
 TEST_F(JobManagerTest, AJobBeingPlannedWhenThePlannerEndsIsPlannedByTheNext) {
+  testing::GraphBuilder builder("long");
+  Argument x = builder.Feature("x", {16});
+  for (int i = 0; i < 100; ++i) x = builder.Linear(x, 16, 16);
+  builder.Loss(x, {16});
+  v1::JobSpec spec = SmallSpec();
+  *spec.mutable_graph() = ToProto(builder.Build());
+  spec.clear_planner();
+  spec.clear_plan_options();
+  spec.mutable_plan_options()->set_effort(kMostSearchEffort);
+  // The search takes hours: it ends because the manager goes away.
+  JobManagerOptions options;
+  options.default_planner = "graphpipe";
+  Restart(options);
   ConnectBoth();
-  absl::Notification ending;
-  // Holds the planner's only thread, so that the search ends when the manager is going away.
-  ASSERT_TRUE(harness_->pool.Submit([&ending] { ending.WaitForNotification(); }).ok());
-  const std::string job = harness_->Submit(SmallSpec());
+  const std::string job = harness_->Submit(spec);
   ASSERT_EQ(harness_->Get(job).state(), v1::JOB_STATE_PLANNING);
-  std::thread release([&ending] {
-    absl::SleepFor(absl::Milliseconds(100));
-    ending.Notify();
-  });
   harness_->jobs.reset();
-  release.join();
   EXPECT_EQ(store_.State(job), v1::JOB_STATE_PLANNING);
-  harness_ = std::make_unique<JobHarness>(&store_);
+  options.default_planner = "data-parallel";
+  harness_ = std::make_unique<JobHarness>(&store_, options);
   ConnectBoth();
   EXPECT_EQ(harness_->Await(job, v1::JOB_STATE_SUCCEEDED).state(), v1::JOB_STATE_SUCCEEDED);
 }

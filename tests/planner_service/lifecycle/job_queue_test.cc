@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -312,7 +313,10 @@ TEST_F(JobQueueTest, APreemptedJobThatDoesNotFitOnWhatIsFreeWaitsForMore) {
   ASSERT_EQ(harness_->Await(high, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
   const v1::Job waits = harness_->Await(low, v1::JOB_STATE_PENDING);
   ASSERT_EQ(waits.state(), v1::JOB_STATE_PENDING) << waits.message();
-  absl::SleepFor(absl::Milliseconds(100));
+  const absl::Time deadline = absl::Now() + testing::kPatience;
+  while (!absl::StrContains(Get(low).message(), "waits for 2 free devices: 1 is free") &&
+         absl::Now() < deadline)
+    absl::SleepFor(absl::Milliseconds(1));
   EXPECT_THAT(Get(low).message(), HasSubstr("waits for 2 free devices: 1 is free"));
   ASSERT_TRUE(harness_->jobs->Cancel(high).ok());
   EXPECT_EQ(harness_->Await(low, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);

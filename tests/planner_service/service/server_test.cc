@@ -448,7 +448,7 @@ TEST_F(ServerTest, HeartbeatsAreTakenWhileAJobIsWritten) {
     EXPECT_TRUE(stream->Write(heartbeat));
     absl::SleepFor(absl::Milliseconds(100));
     grpc::ClientContext listing;
-    listing.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+    listing.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(15)));
     v1::ListWorkersResponse workers;
     if (!jobs_->ListWorkers(&listing, {}, &workers).ok()) break;
     for (const v1::Worker& worker : workers.workers())

@@ -153,14 +153,14 @@ TEST(Training, ATargetThatIsNoClassIsNamedWithFileAndSample) {
 TEST(Training, AHangIsDetectedAndNamed) {
   Job job(Classifier());
   ASSERT_GT(job.spec.program->devices.size(), 1u);
-  job.spec.step_timeout = absl::Seconds(2);  // Other steps take that long on no machine.
+  job.spec.step_timeout = absl::Seconds(4);  // Other steps take that long on no machine.
   const DeviceId slow = job.spec.program->devices.front().device;
   const absl::Time begin = absl::Now();
   const auto result = TrainLocally(job.spec, [&](DeviceJob& own) {
     if (own.device != slow) return;
     // The first device dozes after its second step.
     own.on_step = [](const StepReport& report) {
-      if (report.step == 1) absl::SleepFor(absl::Seconds(5));
+      if (report.step == 1) absl::SleepFor(absl::Seconds(8));
     };
   });
   EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded) << result.status();
@@ -168,7 +168,7 @@ TEST(Training, AHangIsDetectedAndNamed) {
       std::string(result.status().message()),
       AllOf(HasSubstr("step 2 did not finish in time"),
             HasSubstr("waiting for receiving activations of samples "), HasSubstr("device ")));
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(60));
 }
 
 TEST(Training, AbortFromOutsideEndsAStepThatWaits) {

@@ -17,7 +17,7 @@ import pytest
 
 BIN = pathlib.Path(os.environ["STAGEWRIGHT_BIN"])
 CLI = BIN / "stagewright"
-PATIENCE = 60
+PATIENCE = 120
 
 
 def up(*arguments) -> subprocess.CompletedProcess:
@@ -41,7 +41,7 @@ def gone(pids) -> bool:
         except FileNotFoundError:
             return "Z"
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while any(state(pid) != "Z" for pid in pids):
         if time.monotonic() > deadline:
             return False
@@ -132,8 +132,15 @@ def read_terminal(terminal: int, until: str) -> str:
 
 
 def test_ctrl_c_reaches_the_command_once_and_the_workers_last(tmp_path):
-    script = "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: print('asked', flush=True))"
-    script += "; print('ready', flush=True); time.sleep(2); sys.exit(3)"
+    script = (
+        "import signal, sys, time\n"
+        "times = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: (times.append(1), print('asked', flush=True)))\n"
+        "print('ready', flush=True)\n"
+        "while not times: time.sleep(0.01)\n"
+        "time.sleep(2)  # In which it may be asked again.\n"
+        "sys.exit(3)\n"
+    )
     process, terminal = pty.fork()
     if process == 0:
         os.execv(CLI, [CLI, "up", "--workers", "1", "--state", tmp_path, "--", sys.executable, "-c", script])
@@ -175,7 +182,7 @@ def test_a_worker_that_dies_ends_the_command():
         for child in $(cat /proc/$PPID/task/$PPID/children); do
           if [ "$(cat /proc/$child/comm)" = stagewright-wor ]; then kill -9 $child; fi
         done
-        exec sleep 50
+        exec sleep 500
     '''
     result = up("--workers", 1, "--", "sh", "-c", script)
     assert result.returncode == 1

@@ -9,7 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <random>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -26,14 +29,23 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
+// Below those that the system gives to connections: a client that tries in vain may be given the
+// very port that it asks for, is then connected to itself, and whom the port is for cannot have it.
 int FreePort() {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof address;
-  CHECK(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  CHECK(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(listener);
-  return ntohs(address.sin_port);
+  constexpr int kFirst = 10'000;
+  int given = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> given;
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(kFirst, std::max(given, 2 * kFirst) - 1);
+  while (true) {
+    const int port = ports(random);
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in address = Loopback(port);
+    const bool is_free =
+        bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    close(listener);
+    if (is_free) return port;
+  }
 }
 
 bool Answers(const std::string& endpoint) {

@@ -36,6 +36,21 @@ constexpr absl::Duration kToldOfPause = absl::Seconds(10);
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
 
+// With what was asked for, which can be.
+absl::StatusOr<Job> JobOf(const v1::JobSpec& spec) {
+  ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
+  RETURN_IF_ERROR(Check(request));
+  Job job;
+  SetSpec(spec, job);
+  job.request = std::make_shared<const JobRequest>(std::move(request));
+  return job;
+}
+
+// Empty without an id, which alone it is for. O(spec).
+std::string DigestOfSubmit(const v1::JobSpec& spec, const std::string& request_id) {
+  return request_id.empty() ? "" : DigestOf(spec);
+}
+
 // Whether one of the devices that are not there may still come back to a planner that has started:
 // its worker was not here since.
 template <typename Names>
@@ -225,18 +240,21 @@ std::vector<std::string> JobManager::notes() const {
 
 absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id,
                                            const std::string& client) {
-  ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
-  RETURN_IF_ERROR(Check(request));
+  // All that is as large as the graph is done before the lock is taken.
+  ASSIGN_OR_RETURN(Job job, JobOf(spec));
+  const std::string digest = DigestOfSubmit(spec, request_id);
   std::string name;
+  std::optional<Job> submitted;
   {
     absl::MutexLock lock(&mutex_);
     CatchUp(absl::Now());
-    RETURN_IF_ERROR(CheckDevices(request, request_id));
+    RETURN_IF_ERROR(CheckDevices(*job.request, request_id));
     ASSIGN_OR_RETURN(const int64_t number,
-                     life_.Submit(spec, std::move(request), request_id, client));
+                     life_.Submit(std::move(job), request_id, digest, client));
     name = absl::StrCat("jobs/", number);
-    if (const JobRecord* live = LiveOf(life_, number)) return Shown(ShownJob(*live));
+    if (const JobRecord* live = LiveOf(life_, number)) submitted = ShownJob(*live);
   }
+  if (submitted.has_value()) return Shown(*submitted);
   ASSIGN_OR_RETURN(const Job ended, CopyOf(name));
   return Shown(ended);
 }
@@ -306,11 +324,11 @@ absl::Status JobManager::Delete(const std::string& name) {
 }
 
 absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& request_id) const {
-  ASSIGN_OR_RETURN(const JobRequest request, FromProto(spec));
-  RETURN_IF_ERROR(Check(request));
+  ASSIGN_OR_RETURN(const Job job, JobOf(spec));
+  const std::string digest = DigestOfSubmit(spec, request_id);
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckDevices(request, request_id));
-  return life_.MaySubmit(spec, request_id);
+  RETURN_IF_ERROR(CheckDevices(*job.request, request_id));
+  return life_.MaySubmit(job, request_id, digest);
 }
 
 absl::Status JobManager::CheckDevices(const JobRequest& request,

@@ -535,19 +535,18 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
   return session;
 }
 
-bool JobManager::Lose(const std::string& worker, int64_t session, const std::string& why,
-                      bool silent) {
-  // Under the lock, so that the loss comes before whatever the worker's next session does.
-  if (!registry_->Unregister(worker, session)) return false;
+void JobManager::NoteLost(const std::string& worker, const std::string& why, bool silent) {
   NoteWorker(EventKind::kWorkerLost, worker, why);
   life_.OnLost(worker, why, silent);
-  return true;
 }
 
 bool JobManager::OnLost(const std::string& worker, int64_t session, const std::string& why) {
+  // Under the lock, so that the loss comes before whatever the worker's next session does.
   absl::MutexLock lock(&mutex_);
   CatchUp(absl::Now());
-  return Lose(worker, session, why, /*silent=*/false);
+  if (!registry_->Unregister(worker, session)) return false;
+  NoteLost(worker, why, /*silent=*/false);
+  return true;
 }
 
 void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
@@ -576,11 +575,14 @@ void JobManager::Tick(absl::Time now) {
     // Another thread may have caught up since, while this one waited for the lock.
     ticked_ = std::max(ticked_, now);
   }
-  for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
+  const absl::Time deadline = now - options_.worker_timeout;
+  for (const auto& [worker, session] : registry_->Silent(deadline)) {
+    // It may be heard of while this waits for the lock.
     absl::MutexLock lock(&mutex_);
-    Lose(worker, session,
-         absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)),
-         /*silent=*/true);
+    if (!registry_->UnregisterSilent(worker, session, deadline)) continue;
+    NoteLost(worker,
+             absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)),
+             /*silent=*/true);
   }
   absl::MutexLock lock(&mutex_);
   life_.Tick(now);

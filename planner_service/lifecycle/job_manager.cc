@@ -98,10 +98,7 @@ JobManager::JobManager(Store* store, ProfileStore* profiles, WorkerRegistry* reg
              },
              [this](ReplanProblem problem)
                  ABSL_NO_THREAD_SAFETY_ANALYSIS { return StartReplanner(std::move(problem)); }}),
-      watches_([this](int64_t job) {
-        auto copy = CopyOf(absl::StrCat("jobs/", job));
-        return copy.ok() ? std::optional<Job>(*std::move(copy)) : std::nullopt;
-      }) {}
+      watches_([this](int64_t job) { return CopyOf(absl::StrCat("jobs/", job)); }) {}
 
 JobManagerOptions JobManager::Watched(JobManagerOptions options) {
   options.on_change = [this, told = std::move(options.on_change)](const Job& job) {

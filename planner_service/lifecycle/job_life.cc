@@ -347,6 +347,7 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
   v1::ConnectResponse welcome;
   welcome.mutable_registered()->set_heartbeat_interval_ns(
       absl::ToInt64Nanoseconds(options_.worker_timeout / 4));
+  welcome.mutable_registered()->set_numbers_log_lines(true);
   sink(welcome);
   std::set<std::string> resumed;
   for (const v1::RunningJob& running : message.running()) {

@@ -13,6 +13,7 @@
 #include "common/base/units.h"
 #include "planner_service/jobs/job_event.h"
 #include "planner_service/jobs/job_request.h"
+#include "planner_service/wire/sealed.h"
 
 namespace stagewright {
 
@@ -94,9 +95,9 @@ struct Job {
   int64_t number = 0;  // The 7 of "jobs/7".
   // As it was submitted, for workers, clients and the store: the graph, which may be large, apart.
   std::shared_ptr<const v1::JobSpec> spec;
-  std::shared_ptr<const v1::Graph> graph;
+  Sealed<v1::Graph> graph;
   // What the plan is for and workers run: `graph`, with the operators cut that the plan names.
-  std::shared_ptr<const v1::Graph> planned_graph;
+  Sealed<v1::Graph> planned_graph;
   // What it says; null once the job has ended.
   std::shared_ptr<const JobRequest> request;
   absl::Time create_time;
@@ -129,7 +130,7 @@ struct Job {
   // The last one of the present plan, as it is shown; null before.
   std::shared_ptr<const v1::StepMeasurement> measurement;
   // As they are shown and sent; null before planning.
-  std::shared_ptr<const v1::Plan> plan, sequential_plan;
+  Sealed<v1::Plan> plan, sequential_plan;
 
   std::string name() const;
   // One of now, which the job is not given yet.

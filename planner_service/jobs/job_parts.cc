@@ -1,8 +1,5 @@
 #include "planner_service/jobs/job_parts.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <set>
 #include <utility>
 
@@ -24,17 +21,6 @@ enum Part { kGraph, kPlan, kSequentialPlan, kNumParts };
 
 std::string BlobKey(const std::string& hash) { return absl::StrCat(kBlobs, hash); }
 std::string PartsKey(int64_t job) { return absl::StrFormat("%s%012d", kParts, job); }
-
-// The same bytes for the same message, as far as one version of protobuf goes; where they differ, a
-// part is kept twice.
-std::string Bytes(const google::protobuf::MessageLite& message) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  coded.SetSerializationDeterministic(true);
-  message.SerializeToCodedStream(&coded);
-  return bytes;
-}
 
 absl::Status Read(const Store& store, const std::string& hash,
                   google::protobuf::MessageLite& message) {
@@ -72,22 +58,17 @@ absl::Status JobParts::Load(const Store& store, const std::set<int64_t>& jobs) {
   return absl::OkStatus();
 }
 
-JobParts::Change JobParts::Split(int64_t number, v1::Job& job, std::vector<Mutation>& batch) const {
+JobParts::Change JobParts::Split(int64_t number, const Seals& seals,
+                                 std::vector<Mutation>& batch) const {
   const auto known = parts_.find(number);
   Change change{number, Parts(kNumParts), known == parts_.end() ? Parts() : known->second};
   std::set<std::string> added;
-  const auto take = [&](Part part, const google::protobuf::MessageLite& message) {
-    std::string bytes = Bytes(message);
-    std::string& hash = change.parts[part] = ContentHash(bytes);
+  for (size_t part = 0; part < seals.size(); ++part) {
+    if (seals[part] == nullptr) continue;
+    const std::string& hash = change.parts[part] = seals[part]->hash;
     if ((!jobs_.contains(IdOf(hash)) || doubtful_.contains(hash)) && added.insert(hash).second)
-      batch.push_back({BlobKey(hash), std::move(bytes)});
-  };
-  if (job.spec().has_graph()) take(kGraph, job.spec().graph());
-  if (job.has_plan()) take(kPlan, job.plan());
-  if (job.has_sequential_plan()) take(kSequentialPlan, job.sequential_plan());
-  job.mutable_spec()->clear_graph();
-  job.clear_plan();
-  job.clear_sequential_plan();
+      batch.push_back({BlobKey(hash), seals[part]->bytes});
+  }
   AddDifference(change, batch);
   return change;
 }

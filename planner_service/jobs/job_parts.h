@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/status.h"
 #include "planner_service/store/store.h"
+#include "planner_service/wire/sealed.h"
 #include "stagewright/v1/job_service.pb.h"
 
 namespace stagewright {
@@ -22,6 +23,8 @@ class JobParts {
  public:
   // Hashes of a job's parts, empty for those that it does not have; none if it was stored whole.
   using Parts = std::vector<std::string>;
+  // Its graph, plan and sequential plan; null: it has none.
+  using Seals = std::array<const Seal*, 3>;
   // A job's parts as they will be and as they were.
   struct Change {
     int64_t job = 0;
@@ -31,9 +34,9 @@ class JobParts {
   // Finds out how many jobs have which parts, and which parts these jobs have.
   absl::Status Load(const Store& store, const std::set<int64_t>& jobs);
 
-  // Takes the parts out of `job` and adds to the batch what keeps them. REQUIRES: the job is new,
-  // was given to Load, or was written since, and has not been put to rest.
-  Change Split(int64_t number, v1::Job& job, std::vector<Mutation>& batch) const;
+  // Adds to the batch what keeps the job's parts. O(parts that the store lacks). REQUIRES: the job
+  // is new, was given to Load, or was written since, and has not been put to rest.
+  Change Split(int64_t number, const Seals& seals, std::vector<Mutation>& batch) const;
   // Adds to the batch what forgets the parts of a job that is deleted. Errors of PartsOf.
   absl::StatusOr<Change> Drop(const Store& store, int64_t number,
                               std::vector<Mutation>& batch) const;

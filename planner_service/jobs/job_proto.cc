@@ -273,7 +273,7 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
 }
 
 void SetSpec(v1::JobSpec spec, Job& job) {
-  job.graph = std::make_shared<const v1::Graph>(std::move(*spec.mutable_graph()));
+  job.graph = Sealed<v1::Graph>(std::move(*spec.mutable_graph()));
   job.planned_graph = job.graph;
   spec.clear_graph();
   job.spec = std::make_shared<const v1::JobSpec>(std::move(spec));
@@ -301,11 +301,12 @@ v1::Job ToProto(const Job& job, GraphDetail detail) {
   proto.set_state(ToProto(job.state));
   proto.set_message(job.message);
   *proto.mutable_spec() = *job.spec;
-  if (detail == GraphDetail::kAll) *proto.mutable_spec()->mutable_graph() = *job.graph;
   if (detail == GraphDetail::kNames)
     *proto.mutable_spec()->mutable_graph() = NamesOf(*job.planned_graph);
-  if (job.plan != nullptr) *proto.mutable_plan() = *job.plan;
-  if (job.sequential_plan != nullptr) *proto.mutable_sequential_plan() = *job.sequential_plan;
+  const bool plans = detail != GraphDetail::kApart;
+  if (plans && job.plan != nullptr) *proto.mutable_plan() = *job.plan;
+  if (plans && job.sequential_plan != nullptr)
+    *proto.mutable_sequential_plan() = *job.sequential_plan;
   *proto.mutable_metrics() = ToProto(job.metrics);
   *proto.mutable_create_time() = ToProto(job.create_time);
   if (job.end_time != absl::InfiniteFuture()) *proto.mutable_end_time() = ToProto(job.end_time);
@@ -379,14 +380,12 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
     const std::vector<OperatorSplit> splits = FromProto(proto.plan().strategy()).splits;
     if (!splits.empty()) {
       ASSIGN_OR_RETURN(v1::Graph split, SplitGraph(*job.graph, splits));
-      job.planned_graph = std::make_shared<const v1::Graph>(std::move(split));
+      job.planned_graph = Sealed<v1::Graph>(std::move(split));
     }
-    job.plan = std::make_shared<const v1::Plan>(std::move(*proto.mutable_plan()));
+    job.plan = Sealed<v1::Plan>(std::move(*proto.mutable_plan()));
   }
-  if (proto.has_sequential_plan()) {
-    job.sequential_plan =
-        std::make_shared<const v1::Plan>(std::move(*proto.mutable_sequential_plan()));
-  }
+  if (proto.has_sequential_plan())
+    job.sequential_plan = Sealed<v1::Plan>(std::move(*proto.mutable_sequential_plan()));
   return job;
 }
 

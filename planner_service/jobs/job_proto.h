@@ -23,14 +23,14 @@ v1::Event ToProto(const Event& event);
 // rest is for Check(JobRequest).
 absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec);
 
-// Keeps the spec as it came, its graph apart.
+// Keeps the spec as it came, its graph apart and sealed. O(spec): not under a lock.
 void SetSpec(v1::JobSpec spec, Job& job);
 
-// What of the spec's graph comes along.
-enum class GraphDetail { kNone, kNames, kAll };
+// What of its graph comes along: nothing, names and modules of nodes for views of the plan, or
+// neither that nor the plans, which the store keeps apart.
+enum class GraphDetail { kNone, kNames, kApart };
 
-// With its plans and, but for `kNone`, its events and what was measured of it. `kNames`: names and
-// modules of nodes, for views of the plan.
+// But for `kNone` with its events and what was measured of it.
 v1::Job ToProto(const Job& job, GraphDetail detail);
 
 // One that was stored with all of its graph, without `request`. INVALID_ARGUMENT if it has no name

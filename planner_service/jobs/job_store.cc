@@ -141,10 +141,10 @@ EndedJob SummaryOf(const Job& job) {
 absl::Status JobStore::Write(const Job& job, const StepHistory* steps,
                              const std::string& request_id, const std::string& digest,
                              const v1::ListJobLogsResponse* log) {
-  v1::Job entry = ToProto(job, GraphDetail::kAll);
   std::vector<Mutation> batch;
-  const JobParts::Change parts = parts_.Split(job.number, entry, batch);
-  batch.push_back({JobKey(job.number), entry.SerializeAsString()});
+  const JobParts::Change parts = parts_.Split(
+      job.number, {job.graph.seal(), job.plan.seal(), job.sequential_plan.seal()}, batch);
+  batch.push_back({JobKey(job.number), ToProto(job, GraphDetail::kApart).SerializeAsString()});
   if (IsTerminal(job.state)) batch.push_back(SummaryMutation(SummaryOf(job)));
   if (steps != nullptr) batch.push_back(StepsMutation(job, *steps));
   if (!request_id.empty()) batch.push_back(RequestMutation(request_id, {job.name(), digest}));

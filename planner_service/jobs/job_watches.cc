@@ -95,8 +95,9 @@ void JobWatches::Run() {
 }
 
 void JobWatches::Tell(int64_t number) {
-  const std::optional<Job> job = fetch_(number);
-  if (!job.has_value()) {  // The store may not answer now.
+  const absl::StatusOr<Job> job = fetch_(number);
+  if (absl::IsNotFound(job.status())) return TellGone(number);
+  if (!job.ok()) {  // The store may not answer now.
     absl::MutexLock lock(&mutex_);
     if (const auto it = jobs_.find(number); it != jobs_.end())
       it->second.due = std::min(it->second.due, absl::Now() + kAgain);
@@ -127,6 +128,18 @@ void JobWatches::Tell(int64_t number) {
     }
   }
   for (const Watcher* watcher : told) (*watcher)(snapshot);
+}
+
+void JobWatches::TellGone(int64_t number) {
+  absl::MutexLock telling(&telling_);
+  std::vector<const Watcher*> told;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = jobs_.find(number);
+    if (it == jobs_.end()) return;
+    for (const auto& [id, watch] : it->second.watches) told.push_back(&watch.watcher);
+  }
+  for (const Watcher* watcher : told) (*watcher)(nullptr);
 }
 
 }  // namespace stagewright

@@ -5,12 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/status.h"
 #include "planner_service/jobs/job.h"
 #include "stagewright/v1/job_service.pb.h"
 
@@ -21,10 +21,11 @@ namespace stagewright {
 class JobWatches {
  public:
   using Snapshot = std::shared_ptr<const v1::Job>;
-  // Must not block, nor call back.
+  // Null: there is no such job any more, and nothing else is told. Must not block, nor call back.
   using Watcher = std::function<void(Snapshot)>;
-  // The job as it is; nothing if there is none any more. May block and may call Changed.
-  using Fetch = std::function<std::optional<Job>(int64_t job)>;
+  // The job as it is; NOT_FOUND if there is none any more, asked again after other errors. May
+  // block and may call Changed.
+  using Fetch = std::function<absl::StatusOr<Job>(int64_t job)>;
 
   // A job is told at most every `interval`.
   explicit JobWatches(Fetch fetch, absl::Duration interval = absl::Milliseconds(100));
@@ -56,6 +57,7 @@ class JobWatches {
   // Waits for a job that is due. False at the end.
   bool AwaitDue(int64_t& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Tell(int64_t job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TellGone(int64_t job) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Fetch fetch_;
   const absl::Duration interval_;

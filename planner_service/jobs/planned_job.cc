@@ -29,18 +29,18 @@ PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
     v1::Graph graph = ToProto(plan.best.split_graphs->graph);
     for (const Graph& length : plan.best.split_graphs->lengths)
       *graph.add_lengths() = ToProto(length);
-    planned.graph = std::make_shared<const v1::Graph>(std::move(graph));
+    planned.graph = Sealed<v1::Graph>(std::move(graph));
   }
   v1::Plan best = PlanFor(plan.best, own);
   planned.timeline.Swap(best.mutable_evaluation()->mutable_timeline());
   planned.step_time = Nanos(best.evaluation().iteration_ns());
   for (const v1::DeviceReport& device : best.evaluation().devices())
     planned.memory.push_back({device.name(), device.device(), Bytes(device.peak_memory_bytes())});
-  planned.best = std::make_shared<const v1::Plan>(std::move(best));
+  planned.best = Sealed<v1::Plan>(std::move(best));
   if (plan.sequential.has_value()) {
     v1::Plan sequential = PlanFor(*plan.sequential, cluster);
     sequential.mutable_evaluation()->clear_timeline();
-    planned.sequential = std::make_shared<const v1::Plan>(std::move(sequential));
+    planned.sequential = Sealed<v1::Plan>(std::move(sequential));
   }
   for (const Program& program : plan.evaluations) planned.evaluations.push_back(ToProto(program));
   planned.operators = plan.operators;

@@ -23,8 +23,8 @@ struct PlannedJob {
   std::vector<DeviceId> devices;  // JobPlan::devices.
   v1::Cluster cluster;            // These alone.
   // The graph that the plan names the operators of that are cut, after that; null: it names none.
-  std::shared_ptr<const v1::Graph> graph;
-  std::shared_ptr<const v1::Plan> best, sequential;  // Without timelines; the latter may be null.
+  Sealed<v1::Graph> graph;
+  Sealed<v1::Plan> best, sequential;  // Without timelines; the latter may be null.
   google::protobuf::RepeatedPtrField<v1::TraceEvent> timeline;  // The best plan's.
   // Evaluation programs, of the graph first, then of each of its lengths; none if nothing is
   // evaluated.

@@ -146,23 +146,19 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> JobLife::Submit(const v1::JobSpec& spec, JobRequest request,
-                                        const std::string& request_id, const std::string& client) {
-  const std::string digest = request_id.empty() ? "" : DigestOf(spec);
+absl::StatusOr<int64_t> JobLife::Submit(Job job, const std::string& request_id,
+                                        const std::string& digest, const std::string& client) {
   ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
   if (known != nullptr) {
     const int64_t number = JobNumber(known->job);
     if (records_.Knows(number)) return number;
   }
-  RETURN_IF_ERROR(CheckOutput(records_.live(), spec.output_path()));
+  RETURN_IF_ERROR(CheckOutput(records_.live(), job.spec->output_path()));
   RETURN_IF_ERROR(CheckWritable());
   RETURN_IF_ERROR(ForgetDoubtful());
-  Job job;
   job.number = next_;
-  SetSpec(spec, job);
-  job.request = std::make_shared<const JobRequest>(std::move(request));
   job.create_time = absl::Now();
-  job.events = {job.EventOf(EventKind::kSubmitted, spec.display_name())};
+  job.events = {job.EventOf(EventKind::kSubmitted, job.spec->display_name())};
   const absl::Status written = records_.store().Write(job, /*steps=*/nullptr, request_id, digest);
   // It may be there, under a number and an id that no other job may have then.
   if (absl::IsDeadlineExceeded(written)) {
@@ -204,10 +200,11 @@ absl::StatusOr<v1::Worker> JobLife::SetAvailability(const std::string& worker,
   return told;
 }
 
-absl::Status JobLife::MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const {
-  ASSIGN_OR_RETURN(const KnownRequest* known,
-                   requests_.Find(request_id, request_id.empty() ? "" : DigestOf(spec)));
-  return known == nullptr ? CheckOutput(records_.live(), spec.output_path()) : absl::OkStatus();
+absl::Status JobLife::MaySubmit(const Job& job, const std::string& id,
+                                const std::string& digest) const {
+  ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(id, digest));
+  if (known != nullptr) return absl::OkStatus();
+  return CheckOutput(records_.live(), job.spec->output_path());
 }
 
 absl::Status JobLife::Delete(int64_t number) {
@@ -350,6 +347,7 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
   v1::ConnectResponse welcome;
   welcome.mutable_registered()->set_heartbeat_interval_ns(
       absl::ToInt64Nanoseconds(options_.worker_timeout / 4));
+  welcome.mutable_registered()->set_numbers_log_lines(true);
   sink(welcome);
   std::set<std::string> resumed;
   for (const v1::RunningJob& running : message.running()) {

@@ -43,12 +43,12 @@ class JobLife {
   // JobManager says what these do.
   absl::Status Recover();
   absl::Status CheckWritable() const;
-  // The job's number. REQUIRES: Check(request), which is what the spec says.
-  absl::StatusOr<int64_t> Submit(const v1::JobSpec& spec, JobRequest request,
-                                 const std::string& request_id, const std::string& client);
+  // The job's number. `job` has spec and request alone. REQUIRES: Check(*job.request).
+  absl::StatusOr<int64_t> Submit(Job job, const std::string& request_id, const std::string& digest,
+                                 const std::string& client);
   bool Knows(const std::string& request_id) const { return requests_.Knows(request_id); }
   // What Submit would refuse it for now.
-  absl::Status MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const;
+  absl::Status MaySubmit(const Job& job, const std::string& id, const std::string& digest) const;
   absl::Status Cancel(int64_t job, const std::string& request_id);
   absl::Status Delete(int64_t job);
   absl::StatusOr<v1::Worker> SetAvailability(const std::string& worker,

@@ -36,6 +36,21 @@ constexpr absl::Duration kToldOfPause = absl::Seconds(10);
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
 
+// With what was asked for, which can be.
+absl::StatusOr<Job> JobOf(const v1::JobSpec& spec) {
+  ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
+  RETURN_IF_ERROR(Check(request));
+  Job job;
+  SetSpec(spec, job);
+  job.request = std::make_shared<const JobRequest>(std::move(request));
+  return job;
+}
+
+// Empty without an id, which alone it is for. O(spec).
+std::string DigestOfSubmit(const v1::JobSpec& spec, const std::string& request_id) {
+  return request_id.empty() ? "" : DigestOf(spec);
+}
+
 // Whether one of the devices that are not there may still come back to a planner that has started:
 // its worker was not here since.
 template <typename Names>
@@ -83,10 +98,7 @@ JobManager::JobManager(Store* store, ProfileStore* profiles, WorkerRegistry* reg
              },
              [this](ReplanProblem problem)
                  ABSL_NO_THREAD_SAFETY_ANALYSIS { return StartReplanner(std::move(problem)); }}),
-      watches_([this](int64_t job) {
-        auto copy = CopyOf(absl::StrCat("jobs/", job));
-        return copy.ok() ? std::optional<Job>(*std::move(copy)) : std::nullopt;
-      }) {}
+      watches_([this](int64_t job) { return CopyOf(absl::StrCat("jobs/", job)); }) {}
 
 JobManagerOptions JobManager::Watched(JobManagerOptions options) {
   options.on_change = [this, told = std::move(options.on_change)](const Job& job) {
@@ -225,18 +237,21 @@ std::vector<std::string> JobManager::notes() const {
 
 absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id,
                                            const std::string& client) {
-  ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
-  RETURN_IF_ERROR(Check(request));
+  // All that is as large as the graph is done before the lock is taken.
+  ASSIGN_OR_RETURN(Job job, JobOf(spec));
+  const std::string digest = DigestOfSubmit(spec, request_id);
   std::string name;
+  std::optional<Job> submitted;
   {
     absl::MutexLock lock(&mutex_);
     CatchUp(absl::Now());
-    RETURN_IF_ERROR(CheckDevices(request, request_id));
+    RETURN_IF_ERROR(CheckDevices(*job.request, request_id));
     ASSIGN_OR_RETURN(const int64_t number,
-                     life_.Submit(spec, std::move(request), request_id, client));
+                     life_.Submit(std::move(job), request_id, digest, client));
     name = absl::StrCat("jobs/", number);
-    if (const JobRecord* live = LiveOf(life_, number)) return Shown(ShownJob(*live));
+    if (const JobRecord* live = LiveOf(life_, number)) submitted = ShownJob(*live);
   }
+  if (submitted.has_value()) return Shown(*submitted);
   ASSIGN_OR_RETURN(const Job ended, CopyOf(name));
   return Shown(ended);
 }
@@ -306,11 +321,11 @@ absl::Status JobManager::Delete(const std::string& name) {
 }
 
 absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& request_id) const {
-  ASSIGN_OR_RETURN(const JobRequest request, FromProto(spec));
-  RETURN_IF_ERROR(Check(request));
+  ASSIGN_OR_RETURN(const Job job, JobOf(spec));
+  const std::string digest = DigestOfSubmit(spec, request_id);
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckDevices(request, request_id));
-  return life_.MaySubmit(spec, request_id);
+  RETURN_IF_ERROR(CheckDevices(*job.request, request_id));
+  return life_.MaySubmit(job, request_id, digest);
 }
 
 absl::Status JobManager::CheckDevices(const JobRequest& request,
@@ -517,19 +532,18 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
   return session;
 }
 
-bool JobManager::Lose(const std::string& worker, int64_t session, const std::string& why,
-                      bool silent) {
-  // Under the lock, so that the loss comes before whatever the worker's next session does.
-  if (!registry_->Unregister(worker, session)) return false;
+void JobManager::NoteLost(const std::string& worker, const std::string& why, bool silent) {
   NoteWorker(EventKind::kWorkerLost, worker, why);
   life_.OnLost(worker, why, silent);
-  return true;
 }
 
 bool JobManager::OnLost(const std::string& worker, int64_t session, const std::string& why) {
+  // Under the lock, so that the loss comes before whatever the worker's next session does.
   absl::MutexLock lock(&mutex_);
   CatchUp(absl::Now());
-  return Lose(worker, session, why, /*silent=*/false);
+  if (!registry_->Unregister(worker, session)) return false;
+  NoteLost(worker, why, /*silent=*/false);
+  return true;
 }
 
 void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
@@ -558,11 +572,14 @@ void JobManager::Tick(absl::Time now) {
     // Another thread may have caught up since, while this one waited for the lock.
     ticked_ = std::max(ticked_, now);
   }
-  for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
+  const absl::Time deadline = now - options_.worker_timeout;
+  for (const auto& [worker, session] : registry_->Silent(deadline)) {
+    // It may be heard of while this waits for the lock.
     absl::MutexLock lock(&mutex_);
-    Lose(worker, session,
-         absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)),
-         /*silent=*/true);
+    if (!registry_->UnregisterSilent(worker, session, deadline)) continue;
+    NoteLost(worker,
+             absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)),
+             /*silent=*/true);
   }
   absl::MutexLock lock(&mutex_);
   life_.Tick(now);

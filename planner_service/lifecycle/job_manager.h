@@ -111,8 +111,8 @@ class JobManager {
   // If the planner stood still since the last tick, which was to come twice a second, most of that
   // does not count, for nobody: called before a time is compared with the clock or set by it.
   void CatchUp(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `silent`: as JobLife::OnLost. False as OnLost.
-  bool Lose(const std::string& worker, int64_t session, const std::string& why, bool silent)
+  // The registry has forgotten the worker under this lock. `silent`: as JobLife::OnLost.
+  void NoteLost(const std::string& worker, const std::string& why, bool silent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWorker(EventKind kind, const std::string& worker, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -426,15 +426,14 @@ void JobLife::TryStart(JobRecord& record) {
   record.run->deadline = Now() + options_.starting_timeout;
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
   message.mutable_prepare()->set_transport_key(NewTransportKey(registered, job.devices));
-  const v1::ConnectResponse graph = GraphMessage(job);
   if (record.unwritten.has_value() && message.prepare().restart() &&
-      record.unwritten->graph_sha256 == graph.needed_graph().graph_sha256())
+      record.unwritten->graph_sha256 == job.planned_graph.seal()->hash)
     *message.mutable_prepare()->mutable_unwritten() = record.unwritten->manifest;
   for (const auto& [worker, devices] : record.run->workers()) {
     v1::Prepare& prepare = *message.mutable_prepare();
     SetDevices(job, devices, prepare);
     if (registry_->KeepsGraphs(worker)) {
-      NameGraph(graph, prepare);
+      NameGraph(job, prepare);
     } else {
       SetGraph(job, prepare);
     }

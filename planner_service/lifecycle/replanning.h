@@ -25,8 +25,8 @@ struct ReplanProblem {
   int64_t generation = 0;
   std::string job;
   std::shared_ptr<const JobRequest> request;
-  std::shared_ptr<const v1::Graph> planned_graph;
-  std::shared_ptr<const v1::Plan> plan;
+  Sealed<v1::Graph> planned_graph;
+  Sealed<v1::Plan> plan;
   std::vector<std::string> devices;  // The job's own, in its plan's order, then free ones.
   std::shared_ptr<const Cluster> cluster;
   OperatorProfile profile;

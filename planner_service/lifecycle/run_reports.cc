@@ -203,8 +203,7 @@ void SaveManifest(JobRecords& records, JobRecord& record) {
   if (!written.has_value()) return;
   // Whoever is to write it may be dead by now, and all others, too.
   const v1::ConnectResponse manifest = ManifestMessage(record.job, *written);
-  record.unwritten = {manifest.write_manifest(),
-                      GraphMessage(record.job).needed_graph().graph_sha256()};
+  record.unwritten = {manifest.write_manifest(), record.job.planned_graph.seal()->hash};
   if (!run.lost().contains(run.first_worker())) return;
   for (const auto& [worker, devices] : run.workers()) {
     if (run.lost().contains(worker)) continue;

@@ -1,5 +1,7 @@
 #include "planner_service/profiles/profiling.h"
 
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -94,7 +96,7 @@ absl::Status Profiling::TryBegin(int64_t number) {
     running.waiting.reset();
     worker = running.device.worker;
   }
-  if (!registry_->Send(worker, order)) OnLost(worker);
+  if (!registry_->Send(worker, order)) EndLost(number, worker);
   return absl::OkStatus();
 }
 
@@ -127,7 +129,7 @@ void Profiling::Cancel(int64_t number) {
     if (!begun) running_.erase(found);
   }
   done(absl::CancelledError("the measurement was cancelled"));
-  if (begun && !registry_->Send(worker, message)) OnLost(worker);
+  if (begun && !registry_->Send(worker, message)) EndLost(number, worker);
 }
 
 absl::StatusOr<v1::ProfileGraphResponse> Profiling::Keep(const RegisteredDevice& device,
@@ -165,28 +167,38 @@ void Profiling::OnLost(const std::string& worker) {
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [number, running] : running_) {
-      if (running.device.worker == worker && !running.waiting.has_value())
+      if (running.device.worker == worker && !running.waiting.has_value() && !Holds(number))
         numbers.push_back(number);
     }
   }
-  for (const int64_t number : numbers)
-    End(number, absl::UnavailableError(absl::StrCat("worker ", worker, " was lost")));
+  for (const int64_t number : numbers) EndLost(number, worker);
+}
+
+bool Profiling::Holds(int64_t number) const {
+  const std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
+  return std::any_of(devices.begin(), devices.end(), [&](const RegisteredDevice& device) {
+    return device.job == HolderName(number);
+  });
+}
+
+void Profiling::EndLost(int64_t number, const std::string& worker) {
+  End(number, absl::UnavailableError(absl::StrCat("worker ", worker, " was lost")));
 }
 
 void Profiling::Tick() {
-  std::vector<std::string> lost;
+  std::map<int64_t, std::string> lost;
   std::vector<int64_t> waiting;
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [number, running] : running_) {
       if (running.waiting.has_value()) {
         waiting.push_back(number);
-      } else if (!registry_->Connected(running.device.worker)) {
-        lost.push_back(running.device.worker);
+      } else if (!Holds(number)) {
+        lost[number] = running.device.worker;
       }
     }
   }
-  for (const std::string& worker : lost) OnLost(worker);
+  for (const auto& [number, worker] : lost) EndLost(number, worker);
   for (const int64_t number : waiting) {
     if (absl::Status refused = TryBegin(number); !refused.ok()) End(number, std::move(refused));
   }

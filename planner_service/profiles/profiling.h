@@ -35,8 +35,10 @@ class Profiling {
   void Cancel(int64_t number);
 
   void OnProfiled(const std::string& worker, const v1::OperatorsProfiled& message);
+  // A session of the worker is over. What a later one measures goes on.
   void OnLost(const std::string& worker);
-  // Time passes: workers that are gone are noticed, and devices that are free now.
+  // Time passes: workers that are gone are noticed, whether or not they are back, and devices that
+  // are free now.
   void Tick();
 
   ProfileStore& store() const { return *store_; }
@@ -48,6 +50,9 @@ class Profiling {
     // What to ask the worker when the device is free, until then.
     std::optional<v1::ProfileGraphRequest> waiting;
   };
+  // A measurement holds its device for as long as its worker's session lasts.
+  bool Holds(int64_t number) const;
+  void EndLost(int64_t number, const std::string& worker);
   // Takes a device for what waits and asks its worker; nothing if it must wait on.
   absl::Status TryBegin(int64_t number);
   // Ends one, unless it has ended: frees the device.

@@ -7,11 +7,32 @@
 
 namespace stagewright {
 
+namespace {
+
+// Whatever a worker says.
+constexpr int64_t kMostDropped = int64_t{1} << 40;
+
+}  // namespace
+
+int64_t JobLog::DropKnown(const std::string& worker, v1::LogLines& message) {
+  const int64_t first = message.first_number();
+  if (first <= 0 || first > kMostDropped) return message.dropped();
+  Told& told = told_[worker];
+  // Late lines of an attempt before the newest one.
+  if (message.generation() < told.generation) return message.dropped();
+  if (message.generation() > told.generation || message.numbering() != told.numbering)
+    told = {message.generation(), message.numbering(), 1};
+  const int64_t lines = message.lines_size();
+  const int64_t known = std::clamp<int64_t>(told.next_number - first, 0, lines);
+  const int64_t lost = std::max<int64_t>(0, first - told.next_number);
+  told.next_number = std::max(told.next_number, first + lines);
+  message.mutable_lines()->DeleteSubrange(0, static_cast<int>(known));
+  return lost;
+}
+
 void JobLog::Add(const std::string& worker, v1::LogLines message, absl::Time now) {
-  // Whatever a worker says.
-  constexpr int64_t kMostDropped = int64_t{1} << 40;
-  dropped_ =
-      std::min(dropped_ + std::clamp<int64_t>(message.dropped(), 0, kMostDropped), kMostDropped);
+  const int64_t lost = DropKnown(worker, message);
+  dropped_ = std::min(dropped_ + std::clamp<int64_t>(lost, 0, kMostDropped), kMostDropped);
   for (v1::JobLogLine& line : *message.mutable_lines()) {
     line.set_worker(worker);
     line.set_generation(message.generation());

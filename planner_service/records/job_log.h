@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
@@ -20,7 +21,9 @@ class JobLog {
   static constexpr size_t kMostLines = 1000;
   static constexpr size_t kMostBytes = 256 << 10;
 
-  // What a worker that takes part in that run tells, at `now`. REQUIRES: CheckLimits(message).
+  // What a worker that takes part in that run tells, at `now`: lines that it told before are no new
+  // ones, and those that numbers say never came are counted. O(lines), but for the logarithm of
+  // workers. REQUIRES: CheckLimits(message).
   void Add(const std::string& worker, v1::LogLines message, absl::Time now);
   // What the planner itself logs.
   void Add(const LogLine& line, int64_t generation);
@@ -28,8 +31,18 @@ class JobLog {
   v1::ListJobLogsResponse ToProto(int64_t after_position = 0) const;
 
  private:
-  void Append(v1::JobLogLine line, absl::Time now);
+  // How far a worker's lines have come.
+  struct Told {
+    int64_t generation = 0;
+    int64_t numbering = 0;    // LogLines.numbering.
+    int64_t next_number = 1;  // The next new line's.
+  };
 
+  void Append(v1::JobLogLine line, absl::Time now);
+  // Takes lines out of the message that came before. The number of those that are lost.
+  int64_t DropKnown(const std::string& worker, v1::LogLines& message);
+
+  std::map<std::string, Told> told_;  // By worker, of its newest attempt.
   std::deque<v1::JobLogLine> lines_;  // As they came.
   size_t bytes_ = 0;
   int64_t dropped_ = 0;

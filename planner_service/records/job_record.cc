@@ -22,7 +22,8 @@ void ForgetParts(JobRecord& record) {
 
 bool IsAtRest(const JobRecord& record) {
   return IsTerminal(record.job.state) && !record.unstored.has_value() &&
-         record.write_steps == absl::InfiniteFuture() && !record.run.has_value();
+         record.write_steps == absl::InfiniteFuture() && !record.write_log &&
+         !record.run.has_value();
 }
 
 }  // namespace stagewright

@@ -106,6 +106,16 @@ bool WorkerRegistry::Unregister(const std::string& worker, int64_t session) {
   return true;
 }
 
+bool WorkerRegistry::UnregisterSilent(const std::string& worker, int64_t session,
+                                      absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = workers_.find(worker);
+  if (it == workers_.end() || it->second.session != session || it->second.last_heard >= deadline)
+    return false;
+  workers_.erase(it);
+  return true;
+}
+
 bool WorkerRegistry::Heartbeat(const std::string& worker, int64_t session, absl::Time now) {
   absl::MutexLock lock(&mutex_);
   auto it = workers_.find(worker);

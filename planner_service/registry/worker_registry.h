@@ -31,6 +31,8 @@ class WorkerRegistry {
   absl::StatusOr<int64_t> Register(const v1::Register& message, Sink sink, absl::Time now);
   // Forgets the worker if `session` is its present one. Devices held by jobs are gone with it.
   bool Unregister(const std::string& worker, int64_t session);
+  // The same, unless the worker was heard since `deadline`: it may be, after Silent has named it.
+  bool UnregisterSilent(const std::string& worker, int64_t session, absl::Time deadline);
   // The worker was heard. False if the session is over: its stream must end, so that it registers
   // again.
   bool Heartbeat(const std::string& worker, int64_t session, absl::Time now);

@@ -1,7 +1,5 @@
 #include "planner_service/runs/worker_messages.h"
 
-#include "common/artifacts/content_hash.h"
-
 namespace stagewright {
 namespace {
 
@@ -45,16 +43,16 @@ void SetGraph(const Job& job, v1::Prepare& prepare) {
   prepare.clear_graph_sha256();
 }
 
-void NameGraph(const v1::ConnectResponse& graph, v1::Prepare& prepare) {
+void NameGraph(const Job& job, v1::Prepare& prepare) {
   prepare.mutable_spec()->clear_graph();
-  prepare.set_graph_sha256(graph.needed_graph().graph_sha256());
+  prepare.set_graph_sha256(job.planned_graph.seal()->hash);
 }
 
 v1::ConnectResponse GraphMessage(const Job& job) {
   v1::ConnectResponse message;
   v1::NeededGraph* graph = message.mutable_needed_graph();
-  job.planned_graph->SerializeToString(graph->mutable_graph());
-  graph->set_graph_sha256(ContentHash(graph->graph()));
+  graph->set_graph(job.planned_graph.seal()->bytes);
+  graph->set_graph_sha256(job.planned_graph.seal()->hash);
   return message;
 }
 

@@ -20,8 +20,8 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
                                    const std::vector<v1::Program>& evaluations);
 // What the job's stages are of: the graph itself, or its name for workers that keep graphs.
 void SetGraph(const Job& job, v1::Prepare& prepare);
-void NameGraph(const v1::ConnectResponse& graph, v1::Prepare& prepare);
-// The graph with its name. O(graph).
+void NameGraph(const Job& job, v1::Prepare& prepare);
+// The graph with its name.
 v1::ConnectResponse GraphMessage(const Job& job);
 // Whether a job could begin on the worker, as far as its paths go.
 v1::ConnectResponse PathsMessage(const Job& job);

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/error_details.h"
 #include "common/wire/job_state.h"
 #include "common/wire/limits.h"
 #include "planner_service/service/message_queue.h"
@@ -31,6 +33,7 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     const grpc::Status read =
         grpc::SerializationTraits<v1::WatchJobRequest>::Deserialize(&encoded, &request);
     if (!read.ok()) return queue_.Close(read);
+    name_ = request.name();
     after_version_ = request.after_version();
     if (const absl::Status limits = CheckLimits(request); !limits.ok()) return Refuse(limits);
     auto watch = jobs_->Watch(
@@ -52,6 +55,8 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
  private:
   void Show(const JobWatches::Snapshot& job) {
+    if (job == nullptr)  // Before its end could be shown.
+      return Refuse(WithResource(absl::NotFoundError(absl::StrCat(name_, " was deleted")), name_));
     // A slow reader sees the latest state, not every step.
     if (job->version() > after_version_) queue_.Push(responses_->Of(job), /*replace_waiting=*/true);
     if (IsTerminal(job->state())) queue_.Close(grpc::Status::OK);
@@ -60,6 +65,7 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   JobManager* const jobs_;
   OpenStreams* const streams_;
   WatchResponses* const responses_;
+  std::string name_;
   int64_t after_version_ = 0;
   int64_t stream_ = 0;
   int64_t watch_ = 0;

@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "planner_service/planners": ["planner_service/search", "common/policies"],
     "planner_service/front_door": ["planner_service/planners"],
     "planner_service/importers": ["common/plan"],
-    "planner_service/wire": ["common/wire", "planner_service/front_door"],
+    "planner_service/wire": ["common/artifacts", "common/wire", "planner_service/front_door"],
     "planner_service/store": ["common/base"],
     "planner_service/access": ["common/log"],
     "planner_service/store/etcd": ["planner_service/store"],

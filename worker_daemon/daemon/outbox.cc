@@ -68,6 +68,11 @@ void Outbox::Tell(const LogLine& line) {
   told_ = true;
 }
 
+void Outbox::TellAgain() {
+  absl::MutexLock lock(&mutex_);
+  logs_.TellAgain();
+}
+
 std::optional<v1::ConnectRequest> Outbox::Next(absl::Time now) {
   if (!messages_.empty()) {
     const auto [job, generation] = RunEndedBy(messages_.front());

@@ -26,6 +26,8 @@ class Outbox {
   void Push(v1::ConnectRequest message);
   // Something was logged, which the planner is told if it is about a job. Does not log.
   void Tell(const LogLine& line);
+  // Lines that went with an earlier stream may be lost with it: the planner is told them again.
+  void TellAgain();
   // Puts a message that could not be sent back to the front.
   void PushFront(v1::ConnectRequest message);
   // The next message, or nothing after `wait`, or after Wake.

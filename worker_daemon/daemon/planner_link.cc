@@ -94,6 +94,7 @@ grpc::Status PlannerLink::RunStream(bool* registered) {
     if (message.has_registered() && !writer.joinable()) {
       *registered = true;
       heartbeat_interval_ns_ = message.registered().heartbeat_interval_ns();
+      if (message.registered().numbers_log_lines()) outbox_->TellAgain();
       Log(LogLevel::kInfo, absl::StrCat("registered with the planner at ", address_));
       callbacks_.on_connected(true);
       writer = std::thread([this, &stream, &ended] { WriteLoop(stream.get(), &ended); });

@@ -89,7 +89,11 @@ TEST(JobProto, ComesBack) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->number, 7);
   EXPECT_EQ(job->metrics.memory[0].device, 2);
-  const v1::Job back = ToProto(*job, GraphDetail::kAll);
+  v1::Job back = ToProto(*job, GraphDetail::kApart);
+  EXPECT_FALSE(back.spec().has_graph() || back.has_plan() || back.has_sequential_plan());
+  *back.mutable_spec()->mutable_graph() = *job->graph;
+  *back.mutable_plan() = *job->plan;
+  *back.mutable_sequential_plan() = *job->sequential_plan;
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(back, Everything()))
       << back.ShortDebugString();
   for (int state = v1::JOB_STATE_PENDING; state <= v1::JobState_MAX; ++state) {

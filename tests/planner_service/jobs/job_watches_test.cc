@@ -34,14 +34,28 @@ class Source {
     watches.Changed(number);
   }
 
+  void Delete(int64_t number) {
+    absl::MutexLock lock(&mutex_);
+    jobs_.erase(number);
+  }
+
   int fetched() const { return fetched_; }
+  void AwaitFetched(int times) {
+    absl::MutexLock lock(&mutex_);
+    const auto is_fetched = [&] { return fetched_ >= times; };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&is_fetched), absl::Seconds(20)));
+  }
+
+  std::atomic<bool> answers{true};
 
  private:
-  std::optional<Job> Fetch(int64_t number) {
-    ++fetched_;
+  absl::StatusOr<Job> Fetch(int64_t number) {
     absl::MutexLock lock(&mutex_);
+    ++fetched_;
+    if (!answers) return absl::UnavailableError("not now");
     const auto it = jobs_.find(number);
-    return it == jobs_.end() ? std::nullopt : std::optional<Job>(it->second);
+    if (it == jobs_.end()) return absl::NotFoundError("deleted");
+    return it->second;
   }
 
   absl::Mutex mutex_;
@@ -58,7 +72,7 @@ class Told {
   JobWatches::Watcher Into() {
     return [this](JobWatches::Snapshot job) {
       absl::MutexLock lock(&mutex_);
-      messages_.push_back(job->message());
+      messages_.push_back(job == nullptr ? "gone" : job->message());
       last_ = std::move(job);
     };
   }
@@ -97,6 +111,19 @@ TEST(JobWatches, TellEachOfItsJobUntilItIsRemoved) {
   EXPECT_THAT(first.Await("changed"), ElementsAre("begun", "changed"));
   EXPECT_THAT(other.Await("other"), ElementsAre("other"));
   EXPECT_EQ(source.watches.watchers(), 2);
+}
+
+TEST(JobWatches, TellOfAJobThatIsGoneBeforeItsEndWasTold) {
+  Source source(absl::Milliseconds(1));
+  Told told, late;
+  source.Change(1, "begun");
+  source.watches.Add(1, told.Into());
+  told.Await("begun");
+  source.Delete(1);
+  source.watches.Changed(1);  // Its end, which nobody has seen.
+  EXPECT_THAT(told.Await("gone"), ElementsAre("begun", "gone"));
+  source.watches.Add(1, late.Into());
+  EXPECT_THAT(late.Await("gone"), ElementsAre("gone"));
 }
 
 TEST(JobWatches, LeaveTheGraphOut) {
@@ -140,14 +167,15 @@ TEST(JobWatches, AFastJobIsToldAtIntervalsAndAlwaysTheNewest) {
   EXPECT_LE(source.fetched(), static_cast<int>(most));
 }
 
-TEST(JobWatches, AJobThatIsNotThereIsNotTold) {
+TEST(JobWatches, AJobThatCannotBeReadIsAskedForAgain) {
   Source source(absl::ZeroDuration());
-  Told told, other;
-  source.watches.Add(9, told.Into());
+  Told told;
   source.Change(1, "begun");
-  source.watches.Add(1, other.Into());
-  other.Await("begun");
-  EXPECT_EQ(told.last(), nullptr);
+  source.answers = false;
+  source.watches.Add(1, told.Into());
+  source.AwaitFetched(1);
+  source.answers = true;
+  EXPECT_THAT(told.Await("begun"), ElementsAre("begun"));
 }
 
 }  // namespace

@@ -147,6 +147,24 @@ TEST_F(JobLifeLogsTest, TheyStayWithTheJobThatHasEnded) {
   EXPECT_THAT(store_.Keys("logs/").value(), IsEmpty());
 }
 
+TEST_F(JobLifeLogsTest, LateLinesWaitWithTheirJobWhileNothingCanBeWritten) {
+  const std::string job = Run();
+  const std::string other = harness_->Submit(SmallSpec());
+  harness_->Worker("b").silent_on.insert(v1::ConnectResponse::kAbort);  // Its run ends late.
+  ASSERT_TRUE(harness_->jobs->Cancel(job).ok());
+  harness_->Pump();
+  Tell("b", job, 1, "the cause, which it says last");
+  store_.FailWhen([&](const v1::Job& written) { return written.name() == other; });
+  EXPECT_FALSE(harness_->jobs->Cancel(other).ok());
+  harness_->PassUntil(absl::Now() + absl::Seconds(15));  // Nobody waits for its run any more.
+  EXPECT_THAT(Told(job), ElementsAre("b: the cause, which it says last"));
+  store_.FailWhen(nullptr);
+  harness_->PassUntil(absl::Now() + absl::Seconds(30));
+  EXPECT_THAT(Told(job), ElementsAre("b: the cause, which it says last"));
+  harness_ = std::make_unique<JobHarness>(&store_);
+  EXPECT_THAT(Told(job), ElementsAre("b: the cause, which it says last"));
+}
+
 TEST_F(JobLifeLogsTest, RoomThatOnlyTheyLackKeepsNoJobFromEnding) {
   const std::string job = Run();
   Tell("a", job, 1, "much");

@@ -224,7 +224,7 @@ TEST_F(ProfilingTest, AnswersToAnEarlierPlannerAreNoneToThisOne) {
   ASSERT_TRUE(first.ok());
   absl::SleepFor(absl::Milliseconds(1));
   Profiling later(&kept_, &registry_);
-  profiling_.OnLost("w");
+  registry_.Release(absl::StrCat("profiles/", *first));
   v1::ProfileGraphRequest request;
   const auto second = later.Start(request, [](auto) {});
   ASSERT_TRUE(second.ok()) << second.status();
@@ -240,10 +240,27 @@ TEST_F(ProfilingTest, EndsWithItsWorker) {
   profiling_.Tick();
   ASSERT_EQ(results_.size(), 1u);
   EXPECT_EQ(results_[0].status().code(), absl::StatusCode::kUnavailable);
-  AddWorker("v");
+  const int64_t next = AddWorker("v");
   ASSERT_TRUE(Start("").ok());
+  ASSERT_TRUE(registry_.Unregister("v", next));
   profiling_.OnLost("v");
   EXPECT_EQ(results_.size(), 2u);
+}
+
+// A worker that was silent for too long comes back as soon as it is told, before anybody looks.
+TEST_F(ProfilingTest, EndsWithTheSessionOfItsWorker) {
+  const int64_t session = AddWorker("w");
+  ASSERT_TRUE(Start("").ok());
+  ASSERT_TRUE(registry_.Unregister("w", session));
+  AddWorker("w");
+  profiling_.Tick();
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_EQ(results_[0].status().code(), absl::StatusCode::kUnavailable);
+
+  ASSERT_TRUE(Start("").ok());
+  profiling_.OnLost("w");  // The stream before says late that it has ended.
+  profiling_.Tick();
+  EXPECT_EQ(results_.size(), 1u) << "what the new session measures goes on";
 }
 
 }  // namespace

@@ -72,6 +72,47 @@ TEST(JobLog, GoesOnBehindAPositionAlsoWithLinesOfEarlierTimes) {
   EXPECT_THAT(Messages(of_the_next_planner.ToProto(seen)), ElementsAre("c"));
 }
 
+v1::LogLines Numbered(const std::vector<std::string>& messages, int64_t first_number,
+                      int64_t dropped = 0, int64_t numbering = 1) {
+  v1::LogLines lines = Lines(messages, first_number, dropped);
+  lines.set_first_number(first_number);
+  lines.set_numbering(numbering);
+  return lines;
+}
+
+TEST(JobLog, KnowsLinesThatComeAgainAndCountsThoseThatDoNotCome) {
+  JobLog log;
+  log.Add("w0", Numbered({"1", "2"}, 1), kNow);
+  log.Add("w1", Numbered({"of another"}, 1), kNow);
+  log.Add("w0", Numbered({"1", "2", "3"}, 1), kNow);  // Its stream broke.
+  log.Add("w0", Numbered({"2", "3"}, 2), kNow);
+  EXPECT_THAT(Messages(log.ToProto()), ElementsAre("1", "of another", "2", "3"));
+  EXPECT_EQ(log.ToProto().dropped(), 0);
+  log.Add("w0", Numbered({"7"}, 7, /*dropped=*/2), kNow);  // One of the three was lost on the way.
+  EXPECT_EQ(log.ToProto().dropped(), 3);
+  log.Add("w0", Numbered({"7"}, 7), kNow);
+  EXPECT_EQ(log.ToProto().dropped(), 3);
+  EXPECT_EQ(log.ToProto().lines_size(), 5);
+}
+
+TEST(JobLog, ANewNumberingBeginsAgain) {
+  JobLog log;
+  log.Add("w0", Numbered({"1", "2"}, 1), kNow);
+  log.Add("w0", Numbered({"anew"}, 1, 0, /*numbering=*/2), kNow);  // Its worker forgot the first.
+  v1::LogLines next = Numbered({"next attempt"}, 1, 0, /*numbering=*/2);
+  next.set_generation(3);
+  log.Add("w0", next, kNow);
+  log.Add("w0", Numbered({"late"}, 3), kNow);  // A line of the attempt before.
+  EXPECT_EQ(log.ToProto().lines_size(), 5);
+  EXPECT_EQ(log.ToProto().dropped(), 0);
+  for (const int64_t number : {std::numeric_limits<int64_t>::max(), int64_t{-1}}) {
+    next.set_first_number(number);
+    log.Add("w0", next, kNow);
+  }
+  EXPECT_EQ(log.ToProto().lines_size(), 7) << "numbers that cannot be are none";
+  EXPECT_EQ(log.ToProto().dropped(), 0);
+}
+
 TEST(JobLog, KeepsTheNewestLinesAndCountsTheOthers) {
   JobLog log;
   for (size_t i = 0; i < JobLog::kMostLines + 5; ++i)

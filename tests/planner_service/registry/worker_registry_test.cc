@@ -124,6 +124,18 @@ TEST_F(WorkerRegistryTest, HeartbeatsKeepAWorkerFromBeingSilent) {
   EXPECT_FALSE(registry_.Heartbeat("nobody", 1, now_));
 }
 
+TEST_F(WorkerRegistryTest, WhoIsHeardOfAfterItWasFoundSilentStays) {
+  const int64_t a = Add("a"), b = Add("b");
+  const absl::Time deadline = now_ + absl::Seconds(3);
+  ASSERT_THAT(registry_.Silent(deadline), ElementsAre(Pair("a", a), Pair("b", b)));
+  EXPECT_TRUE(registry_.Heartbeat("a", a, now_ + absl::Seconds(5)));
+  EXPECT_FALSE(registry_.UnregisterSilent("a", a, deadline));
+  EXPECT_TRUE(registry_.Connected("a"));
+  EXPECT_FALSE(registry_.UnregisterSilent("b", b + 1, deadline)) << "another session";
+  EXPECT_TRUE(registry_.UnregisterSilent("b", b, deadline));
+  EXPECT_FALSE(registry_.Connected("b"));
+}
+
 TEST_F(WorkerRegistryTest, AllocationIsAllOrNothing) {
   Add("a", 2);
   Add("b", 1);

@@ -25,7 +25,7 @@ class CheckReportTest : public ::testing::Test {
       device->set_device(i);
       device->add_body();
     }
-    job_.plan = std::make_shared<const v1::Plan>(plan);
+    job_.plan = Sealed<v1::Plan>(plan);
     run_.emplace(job_, absl::UnixEpoch());
     Preparation preparation;
     preparation.total_steps = 100;

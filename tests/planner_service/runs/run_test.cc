@@ -38,7 +38,7 @@ TEST(RunOfIdleDevices, AreNoPartOfIt) {
   Job job = ThreeDevices();
   v1::Plan plan;
   for (const int device : {2, 0}) plan.mutable_program()->add_devices()->set_device(device);
-  job.plan = std::make_shared<const v1::Plan>(plan);
+  job.plan = Sealed<v1::Plan>(plan);
   stagewright::Run run(job, absl::Now());
   EXPECT_THAT(run.workers(), ElementsAre(Pair("a", ElementsAre(0, 2))));
   EXPECT_THAT(run.devices(), ElementsAre("a/cpu0", "a/cpu1"));

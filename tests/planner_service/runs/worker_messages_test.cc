@@ -23,11 +23,11 @@ Job RunningJob() {
   job.spec = std::make_shared<const v1::JobSpec>();
   v1::Graph graph;
   graph.set_name("net");
-  job.graph = job.planned_graph = std::make_shared<const v1::Graph>(graph);
+  job.graph = job.planned_graph = Sealed<v1::Graph>(graph);
   v1::Plan plan;
   plan.add_lengths();
   for (int i = 0; i < 3; ++i) plan.mutable_program()->add_devices()->set_device(i);
-  job.plan = std::make_shared<const v1::Plan>(plan);
+  job.plan = Sealed<v1::Plan>(plan);
   JobRequest request;
   request.output_path = "/out";
   job.request = std::make_shared<const JobRequest>(request);
@@ -57,7 +57,7 @@ TEST(PathsMessage, HasThePathsAndTheInputsAndNoPlan) {
   v1::Graph graph = *job.graph;
   graph.add_inputs()->set_name("x");
   graph.add_nodes()->set_name("relu");
-  job.graph = std::make_shared<const v1::Graph>(graph);
+  job.graph = Sealed<v1::Graph>(graph);
   const v1::CheckPaths check = PathsMessage(job).check_paths();
   EXPECT_EQ(check.job(), "jobs/7");
   EXPECT_EQ(check.run(), RunName(job));
@@ -75,7 +75,7 @@ TEST(PrepareMessage, HasTheGraphOrItsName) {
   EXPECT_FALSE(prepare.spec().has_graph());
   const v1::ConnectResponse graph = GraphMessage(job);
   EXPECT_EQ(graph.needed_graph().graph(), job.planned_graph->SerializeAsString());
-  NameGraph(graph, prepare);
+  NameGraph(job, prepare);
   EXPECT_FALSE(prepare.spec().has_graph());
   EXPECT_EQ(prepare.graph_sha256(), ContentHash(graph.needed_graph().graph()));
   SetGraph(job, prepare);

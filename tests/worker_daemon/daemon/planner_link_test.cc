@@ -75,5 +75,72 @@ TEST(PlannerLinkTest, APlannerThatTookTheWorkerIsTriedAgainSoon) {
   EXPECT_LT(came[kRefusals + 1] - came[kRefusals], absl::Seconds(3));
 }
 
+// Welcomes the worker, and breaks each stream as soon as lines of a log have come with it.
+class BreakingPlanner : public v1::WorkerService::Service {
+ public:
+  BreakingPlanner() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+  }
+  ~BreakingPlanner() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  const std::string& address() const { return address_; }
+
+  grpc::Status Connect(
+      grpc::ServerContext* /*context*/,
+      grpc::ServerReaderWriter<v1::ConnectResponse, v1::ConnectRequest>* stream) override {
+    v1::ConnectResponse welcome;
+    welcome.mutable_registered()->set_heartbeat_interval_ns(1'000'000'000);
+    welcome.mutable_registered()->set_numbers_log_lines(true);
+    stream->Write(welcome);
+    v1::ConnectRequest message;
+    while (stream->Read(&message)) {
+      if (!message.has_log_lines()) continue;
+      absl::MutexLock lock(&mutex_);
+      came_.push_back(message.log_lines());
+      break;
+    }
+    return grpc::Status::OK;
+  }
+
+  // Lines as they came with each stream, once so many have.
+  std::vector<v1::LogLines> Await(size_t streams) {
+    absl::MutexLock lock(&mutex_);
+    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return came_.size() >= streams;
+    };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(60)));
+    return came_;
+  }
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+  absl::Mutex mutex_;
+  std::vector<v1::LogLines> came_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(PlannerLinkTest, LinesThatMayBeLostWithAStreamGoWithTheNextOne) {
+  BreakingPlanner planner;
+  Outbox outbox;
+  outbox.Tell(
+      {absl::Now(), LogLevel::kInfo, "", "the cause", {{"job", "jobs/1"}, {"generation", 1}}});
+  auto link = PlannerLink::Open(
+      planner.address(), ChannelSecurity(), &outbox,
+      {[] { return v1::Register(); }, [](const v1::ConnectResponse&) {}, [](bool) {}});
+  ASSERT_TRUE(link.ok()) << link.status();
+  const std::vector<v1::LogLines> came = planner.Await(2);
+  ASSERT_GE(came.size(), 2u);
+  for (const v1::LogLines& lines : came) {
+    ASSERT_EQ(lines.lines_size(), 1);
+    EXPECT_EQ(lines.lines(0).message(), "the cause");
+    EXPECT_EQ(lines.first_number(), 1) << "so that it is known again";
+  }
+}
+
 }  // namespace
 }  // namespace stagewright

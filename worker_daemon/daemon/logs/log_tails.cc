@@ -1,6 +1,7 @@
 #include "worker_daemon/daemon/logs/log_tails.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "common/base/check.h"
@@ -22,14 +23,16 @@ void LogTails::Add(const LogLine& line) {
     });
   if (tails_.size() >= kMostJobs && !tails_.contains(run)) return;
   Tail& tail = tails_[run];
-  v1::LogLines& lines = tail.lines;
-  *lines.add_lines() = ToProto(line);
-  tail.bytes += lines.lines().rbegin()->ByteSizeLong();
-  int lost = 0;
-  for (; lines.lines_size() - lost > kMostLines || tail.bytes > kMostBytes; ++lost)
-    tail.bytes -= lines.lines(lost).ByteSizeLong();
-  lines.mutable_lines()->DeleteSubrange(0, lost);
-  lines.set_dropped(lines.dropped() + lost);
+  if (tail.last_number == 0) tail.numbering = absl::ToUnixNanos(line.time);
+  *tail.lines.Add() = ToProto(line);
+  ++tail.last_number;
+  tail.bytes += tail.lines.rbegin()->ByteSizeLong();
+  int gone = 0;
+  for (; tail.lines.size() - gone > kMostLines || tail.bytes > kMostBytes; ++gone)
+    tail.bytes -= tail.lines[gone].ByteSizeLong();
+  tail.lines.DeleteSubrange(0, gone);
+  tail.lost += std::max(0, gone - tail.told);
+  tail.told = std::max(0, tail.told - gone);
 }
 
 bool LogTails::Has(const std::string& job, int64_t generation) const {
@@ -57,12 +60,20 @@ v1::ConnectRequest LogTails::TakeDue(absl::Time now) {
 v1::ConnectRequest LogTails::Take(const std::string& job, int64_t generation, absl::Time now) {
   Tail& tail = tails_.at({job, generation});
   v1::ConnectRequest message;
-  message.mutable_log_lines()->Swap(&tail.lines);
-  message.mutable_log_lines()->set_job(job);
-  message.mutable_log_lines()->set_generation(generation);
-  tail.bytes = 0;
+  v1::LogLines& lines = *message.mutable_log_lines();
+  lines.set_job(job);
+  lines.set_generation(generation);
+  lines.mutable_lines()->Add(tail.lines.begin() + tail.told, tail.lines.end());
+  lines.set_dropped(std::exchange(tail.lost, 0));
+  lines.set_first_number(tail.last_number - lines.lines_size() + 1);
+  lines.set_numbering(tail.numbering);
+  tail.told = tail.lines.size();
   tail.due = now + kEvery;
   return message;
+}
+
+void LogTails::TellAgain() {
+  for (auto& [run, tail] : tails_) tail.told = 0;
 }
 
 }  // namespace stagewright

@@ -1,5 +1,6 @@
-// The newest lines of the log about each job that the planner has not been told yet. Lines beyond
-// the bounds are counted and lost, the oldest first: a log never holds up training, nor grows.
+// The newest lines of the log about each job, until the planner is told them and, for a stream that
+// breaks before they arrive, behind that. Lines beyond the bounds go, the oldest first, and are
+// counted as lost unless they were told: a log never holds up training, nor grows.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ namespace stagewright {
 // Not thread-safe. Everything is O(log jobs) but for the lines that it moves.
 class LogTails {
  public:
-  // Bounds on what waits, of one job and in all.
+  // Bounds on what is kept, of one job and in all.
   static constexpr int kMostLines = 256;
   static constexpr size_t kMostBytes = 64 << 10;
   static constexpr size_t kMostJobs = 64;
@@ -34,16 +35,22 @@ class LogTails {
   v1::ConnectRequest TakeDue(absl::Time now);
   // What waits of that run, whether it is due or not. REQUIRES: Has(job, generation).
   v1::ConnectRequest Take(const std::string& job, int64_t generation, absl::Time now);
+  // What was told may not have arrived: all that is kept waits again.
+  void TellAgain();
 
  private:
   using Run = std::pair<std::string, int64_t>;
   struct Tail {
-    v1::LogLines lines;
+    google::protobuf::RepeatedPtrField<v1::JobLogLine> lines;
+    int told = 0;             // So many of them, the first.
+    int64_t lost = 0;         // Lines that nobody was told.
+    int64_t numbering = 0;    // LogLines.numbering.
+    int64_t last_number = 0;  // The newest line's.
     size_t bytes = 0;
     absl::Time due = absl::InfinitePast();
   };
 
-  static bool Waits(const Tail& tail) { return tail.lines.lines_size() > 0; }
+  static bool Waits(const Tail& tail) { return tail.told < tail.lines.size(); }
 
   std::map<Run, Tail> tails_;
 };

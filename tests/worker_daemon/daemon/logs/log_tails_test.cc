@@ -70,6 +70,36 @@ TEST(LogTails, CountsWhatIsTooMuch) {
   EXPECT_EQ(tails.Take("jobs/1", 1, kNow).log_lines().dropped(), 0) << "those were told";
 }
 
+TEST(LogTails, TellsAgainWhatItKeepsUnderItsNumbers) {
+  LogTails tails;
+  tails.Add(Line("1"));
+  tails.Add(Line("2"));
+  const v1::LogLines first = tails.TakeDue(kNow).log_lines();
+  EXPECT_EQ(first.first_number(), 1);
+  EXPECT_EQ(first.numbering(), absl::ToUnixNanos(kNow));
+  tails.Add(Line("3"));
+  const v1::LogLines second = tails.Take("jobs/1", 1, kNow).log_lines();
+  EXPECT_EQ(second.first_number(), 3);
+  ASSERT_EQ(second.lines_size(), 1);
+  EXPECT_FALSE(tails.Has("jobs/1", 1));
+
+  tails.TellAgain();
+  tails.Add(Line("4"));
+  const v1::LogLines again = tails.Take("jobs/1", 1, kNow).log_lines();
+  EXPECT_EQ(again.first_number(), 1);
+  EXPECT_EQ(again.numbering(), first.numbering());
+  ASSERT_EQ(again.lines_size(), 4);
+  EXPECT_EQ(again.lines(3).message(), "4");
+  EXPECT_EQ(again.dropped(), 0);
+
+  // What was told makes room before anything is lost.
+  for (int i = 0; i < LogTails::kMostLines + 3; ++i) tails.Add(Line("more"));
+  const v1::LogLines more = tails.Take("jobs/1", 1, kNow).log_lines();
+  EXPECT_EQ(more.first_number(), 8);
+  EXPECT_EQ(more.lines_size(), LogTails::kMostLines);
+  EXPECT_EQ(more.dropped(), 3);
+}
+
 TEST(LogTails, AreNotMoreThanAWorkerHasJobs) {
   LogTails tails;
   const auto taken = [&] {

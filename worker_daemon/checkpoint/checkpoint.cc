@@ -1,6 +1,12 @@
 #include "worker_daemon/checkpoint/checkpoint.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -16,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/atomic_file.h"
 #include "common/base/failpoint.h"
+#include "common/base/regular_file.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/checkpoint/output_owner.h"
 #include "worker_daemon/checkpoint/slices.h"
@@ -53,6 +60,12 @@ bool HasManifest(const std::string& directory) {
   return fs::exists(fs::path(directory) / kManifestName, error);
 }
 
+// It has none for certain: a file system that does not answer now says nothing.
+bool IsUnfinished(const std::string& directory) {
+  std::error_code error;
+  return fs::status(fs::path(directory) / kManifestName, error).type() == fs::file_type::not_found;
+}
+
 // Whether the checkpoint is of one of the runs; a damaged manifest says nothing against it.
 bool IsOf(const std::string& directory, const std::set<std::string>& runs) {
   if (runs.empty()) return true;
@@ -83,24 +96,46 @@ fs::path WholePath(const std::string& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
+std::error_code SystemError() { return std::error_code(errno, std::generic_category()); }
+
+// The names of our files in an open directory, which is at its beginning.
+std::vector<std::string> OursIn(DIR* directory) {
+  std::vector<std::string> ours;
+  while (const dirent* entry = readdir(directory)) {
+    struct stat status;
+    if (IsOurs(entry->d_name) &&
+        fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(status.st_mode))
+      ours.emplace_back(entry->d_name);
+  }
+  return ours;
+}
+
 // Files of a checkpoint, and the directory if nothing else is in it. Others' files stay, which is
-// no error.
+// no error, and so does all that is behind a link. In one folder from beginning to end, wherever
+// its name leads meanwhile.
 std::error_code RemoveOurs(const fs::path& directory) {
+  std::error_code unknown;
+  if (fs::is_symlink(directory, unknown)) return {};
+  const int folder = OpenFolderToWrite(directory.string());
+  DIR* entries = folder < 0 ? nullptr : fdopendir(folder);
   std::error_code error;
-  // The manifest goes first, so that what a crash leaves is no checkpoint.
-  fs::remove(directory / kManifestName, error);
-  if (error && error != std::errc::no_such_file_or_directory) return error;
-  STAGEWRIGHT_FAILPOINT("checkpoint.remove.begun");
-  std::vector<fs::path> ours;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    std::error_code unknown;
-    if (IsOurs(it->path().filename().string()) && !it->is_directory(unknown))
-      ours.push_back(it->path());
+  if (entries == nullptr) {
+    error = SystemError();
+    if (folder >= 0) close(folder);
+  } else {
+    const auto remove = [&](const char* name) {
+      if (unlinkat(folder, name, 0) != 0 && errno != ENOENT) error = SystemError();
+    };
+    // The manifest goes first, so that what a crash leaves is no checkpoint.
+    remove(kManifestName);
+    STAGEWRIGHT_FAILPOINT("checkpoint.remove.begun");
+    for (const std::string& file : OursIn(entries)) {
+      if (!error) remove(file.c_str());
+    }
+    closedir(entries);
+    if (!error && rmdir(directory.c_str()) != 0 && errno != ENOTEMPTY) error = SystemError();
   }
-  for (const fs::path& file : ours) {
-    if (!error) fs::remove(file, error);
-  }
-  if (!error && fs::is_empty(directory, error) && !error) fs::remove(directory, error);
   // Another worker may remove the same.
   return error == std::errc::no_such_file_or_directory ? std::error_code() : error;
 }
@@ -244,7 +279,7 @@ std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step,
   std::reverse(directories.begin(), directories.end());
   for (const auto& [taken, directory] : directories) {
     if (taken > step) continue;
-    if (HasManifest(directory) && (!IsOf(directory, runs) || stays(taken))) continue;
+    if (!IsUnfinished(directory) && (!IsOf(directory, runs) || stays(taken))) continue;
     if (const std::error_code error = RemoveOurs(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
@@ -258,6 +293,16 @@ std::vector<std::string> ClearCheckpoints(const std::string& root, const std::st
     if (stop()) break;
     if (const auto manifest = ReadManifest(directory); manifest.ok() && manifest->run == run)
       continue;
+    if (const std::error_code error = RemoveOurs(directory); error)
+      left.push_back(absl::StrCat(directory, ": ", error.message()));
+  }
+  return left;
+}
+
+std::vector<std::string> DropUnfinished(const std::string& root, const std::set<int64_t>& kept) {
+  std::vector<std::string> left;
+  for (const auto& [step, directory] : StepDirectories(root)) {
+    if (!IsUnfinished(directory) || kept.contains(step)) continue;
     if (const std::error_code error = RemoveOurs(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }

@@ -28,7 +28,7 @@ class Quarantine {
     std::string why;                   // The last one.
     absl::Time until = absl::InfinitePast();
     absl::Time behaves_since = absl::InfinitePast();  // Its last failure, or the end of quarantine.
-    int times = 0;                                    // That it was in quarantine.
+    int times = 0;                                    // How often it was in quarantine.
   };
 
   // The device failed a job, which counts together with failures before it, `enough` of them.

@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/atomic_file.h"
+#include "common/base/error_details.h"
 #include "common/base/failpoint.h"
 #include "common/base/regular_file.h"
 #include "common/data/safetensors_writer.h"
@@ -41,9 +42,9 @@ constexpr char kSinceBest[] = "evaluations_since_best";
 
 // The checkpoints' directories under `root`, with their steps, ascending. Other entries are none of
 // our business.
-std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& root) {
+std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& root,
+                                                             std::error_code& error) {
   std::vector<std::pair<int64_t, std::string>> found;
-  std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     absl::string_view digits = name;
@@ -51,8 +52,16 @@ std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& 
     if (absl::ConsumePrefix(&digits, "step-") && absl::SimpleAtoi(digits, &step))
       found.emplace_back(step, it->path().string());
   }
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+    error.clear();
   std::sort(found.begin(), found.end());
   return found;
+}
+
+// Those that can be seen now.
+std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& root) {
+  std::error_code ignored;
+  return StepDirectories(root, ignored);
 }
 
 bool HasManifest(const std::string& directory) {
@@ -402,8 +411,14 @@ absl::StatusOr<Checkpoint> Checkpoint::Find(const std::string& path,
                                             std::vector<std::string>* skipped,
                                             const std::set<std::string>& runs) {
   if (HasManifest(path)) return Open(path);
-  auto directories = StepDirectories(CheckpointRoot(path));
-  if (directories.empty()) directories = StepDirectories(path);
+  std::error_code error;
+  auto directories = StepDirectories(CheckpointRoot(path), error);
+  if (directories.empty() && !error) directories = StepDirectories(path, error);
+  if (error) {
+    return WithSystemError(absl::UnavailableError(absl::StrCat(
+                               path, ": cannot look for checkpoints: ", error.message())),
+                           error.value());
+  }
   std::reverse(directories.begin(), directories.end());
   std::vector<std::string> reasons;
   for (const auto& [step, directory] : directories) {

@@ -81,7 +81,7 @@ class Checkpoint {
   // `path` is a checkpoint, or a job's output directory, of which it finds the newest checkpoint
   // that is whole; damaged ones are skipped, and `skipped` says why, a message each. Those of other
   // runs than these are passed over in silence; no runs stand for all. NOT_FOUND, naming the path,
-  // if there is none.
+  // if there is none; UNAVAILABLE if that cannot be said, since a directory cannot be read.
   static absl::StatusOr<Checkpoint> Find(const std::string& path, std::vector<std::string>* skipped,
                                          const std::set<std::string>& runs = {});
 

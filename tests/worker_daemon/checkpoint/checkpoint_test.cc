@@ -170,6 +170,15 @@ TEST_F(CheckpointTest, WithoutAManifestItIsNoCheckpoint) {
   EXPECT_EQ(Newest(), 10);
 }
 
+TEST_F(CheckpointTest, WhereNobodyCanLookThereIsNotNone) {
+  std::filesystem::create_directories(output_);
+  EXPECT_TRUE(absl::IsNotFound(Checkpoint::Find(output_, &skipped_).status()));
+  std::filesystem::create_symlink(root_, root_);  // A loop, which is no directory that is missing.
+  const absl::Status status = Checkpoint::Find(output_, &skipped_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(output_ + ": cannot look for checkpoints"));
+}
+
 TEST(ResumesOwn, WhateverTheSpelling) {
   const testing::TempDirectory directory;
   const std::string output = directory.File("out");

@@ -321,6 +321,7 @@ absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
     Log(LogLevel::kInfo, "a GPU's memory travels " + way,
         {{"job", job()}, {"generation", generation()}, {"device", devices[i]->name}});
   }
+  checkpoints_.DropUnfinished(message.unwritten_step());
   // The planner starts a job when all are connected: no accelerator computes while another still
   // opens a communicator, which may wait for everything that runs on its machine.
   v1::ConnectRequest connected;

@@ -23,6 +23,8 @@
 #include "tests/worker_daemon/daemon/no_metrics.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/routing/routing_transport.h"
 
 namespace stagewright::testing {
 namespace {
@@ -82,6 +84,32 @@ class FileLimit {
   void (*const handler_)(int);
   rlimit before_{};
 };
+
+// An address of device 1 in another process, where nobody is any more.
+std::string AddressOfNobody() {
+  const auto address_of = [](const TransportIdentity& identity) {
+    RoutingOptions options;
+    options.ucx.tls = "tcp,self";  // Shared memory would say nothing of its end.
+    const auto gone = RoutingTransport::Create(identity, std::move(options));
+    return gone.ok() ? (*gone)->Address() : std::string(gone.status().message());
+  };
+  const auto take = [](absl::string_view* bytes) {
+    std::string part;
+    EXPECT_TRUE(ConsumeString(bytes, &part));
+    return part;
+  };
+  const auto pack = [](TransportAddress address, const std::vector<std::string>& parts) {
+    address.payload.clear();
+    for (const std::string& part : parts) AppendString(part, &address.payload);
+    return EncodeAddress(address);
+  };
+  const TransportAddress routing = *DecodeAddress("routing", address_of({"jobs/1", 3, 1}));
+  absl::string_view payload = routing.payload;
+  take(&payload);  // For those of this process.
+  const TransportAddress ucx = *DecodeAddress("ucx", take(&payload));
+  payload = ucx.payload;
+  return pack(routing, {"", pack(ucx, {take(&payload), "", ""}), ""});
+}
 
 class WorkerRunTest : public ::testing::Test {
  protected:
@@ -156,6 +184,21 @@ class WorkerRunTest : public ::testing::Test {
   rlim_t most_in_a_file_ = RLIM_INFINITY;
   Bytes memory_ = kGiB;
 };
+
+TEST_F(WorkerRunTest, ThePeersThatItDidNotReachAreTold) {
+  prepare_ = SmallJob("Unreached", {"cpu0", "cpu1"});
+  prepare_.mutable_spec()->set_data_path(data_path_);
+  prepare_.mutable_spec()->set_evaluation_data_path(evaluation_path_);
+  prepare_.mutable_devices()->RemoveLast();
+  prepare_.mutable_device_names()->RemoveLast();
+  v1::DeviceAddress* peer = peers_.add_addresses();
+  peer->set_device(1);
+  peer->set_address(AddressOfNobody());
+  const v1::Failed failed = RunToTheEnd().failed();
+  EXPECT_EQ(failed.code(), static_cast<int32_t>(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(failed.unreached_devices(), ::testing::ElementsAre(1)) << failed.message();
+  EXPECT_FALSE(failed.storage());
+}
 
 TEST_F(WorkerRunTest, WhatADiskDoesNotTakeIsToldFromWhatNeverWorks) {
   most_in_a_file_ = 64;

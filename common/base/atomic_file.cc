@@ -8,8 +8,10 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/error_details.h"
 #include "common/base/failpoint.h"
 #include "common/base/regular_file.h"
 
@@ -27,7 +29,8 @@ absl::Status SystemError(const std::string& path, const char* what) {
         absl::StrCat(path, ": leads out of the directories that jobs may use"));
   }
   const std::string message = absl::StrCat(path, ": cannot ", what, ": ", std::strerror(errno));
-  return errno == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
+  return errno == ENOENT ? absl::NotFoundError(message)
+                         : WithSystemError(absl::UnavailableError(message), errno);
 }
 
 bool WriteAll(int file, std::span<const std::byte> data) {
@@ -69,6 +72,15 @@ std::string TemporaryName(const std::string& path) {
 }
 
 }  // namespace
+
+absl::Status MakeDirectories(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error) return absl::OkStatus();
+  const std::string message = absl::StrCat("cannot make ", directory, ": ", error.message());
+  absl::Status failed = WithSystemError(absl::UnavailableError(message), error.value());
+  return IsOfStorage(failed) ? failed : absl::FailedPreconditionError(message);
+}
 
 absl::Status SyncDirectory(const std::string& directory) {
   const int folder = OpenFolderToWrite(directory);

@@ -17,6 +17,10 @@ namespace stagewright {
 absl::Status WriteAtomically(const std::string& path,
                              const std::vector<std::span<const std::byte>>& pieces);
 
+// Makes the directory and those above it that are absent. UNAVAILABLE with its name and system's
+// message for what may pass (WithSystemError), FAILED_PRECONDITION for what does not.
+absl::Status MakeDirectories(const std::string& directory);
+
 // Makes durable what was made in the directory, "" being the present one, or removed from it.
 // UNAVAILABLE or NOT_FOUND with its name and system's message.
 absl::Status SyncDirectory(const std::string& directory);

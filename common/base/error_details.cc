@@ -1,5 +1,6 @@
 #include "common/base/error_details.h"
 
+#include <cerrno>
 #include <cstdint>
 #include <utility>
 
@@ -14,6 +15,24 @@ constexpr absl::string_view kField = "stagewright/field";
 constexpr absl::string_view kReason = "stagewright/reason";
 constexpr absl::string_view kResource = "stagewright/resource";
 constexpr absl::string_view kRetryNanos = "stagewright/retry-nanos";
+constexpr absl::string_view kStorage = "stagewright/storage";
+
+bool MayPass(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:  // A limit of the process or its user.
+    case EIO:
+    case ESTALE:
+    case ETIMEDOUT:
+    case ENOTCONN:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+      return true;
+    default:
+      return false;
+  }
+}
 
 absl::Status With(absl::Status status, absl::string_view key, absl::string_view value) {
   status.SetPayload(key, absl::Cord(value));  // Does nothing to an OK status.
@@ -42,6 +61,14 @@ absl::Status WithResource(absl::Status status, absl::string_view resource) {
 absl::Status WithRetryAfter(absl::Status status, absl::Duration after) {
   return With(std::move(status), kRetryNanos, absl::StrCat(absl::ToInt64Nanoseconds(after)));
 }
+
+absl::Status WithSystemError(absl::Status status, int error) {
+  return MayPass(error) ? WithStorageFault(std::move(status)) : status;
+}
+
+absl::Status WithStorageFault(absl::Status status) { return With(std::move(status), kStorage, ""); }
+
+bool IsOfStorage(const absl::Status& status) { return status.GetPayload(kStorage).has_value(); }
 
 ErrorDetails DetailsOf(const absl::Status& status) {
   ErrorDetails details = {Read(status, kField), Read(status, kReason), Read(status, kResource), {}};

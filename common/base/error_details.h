@@ -24,6 +24,12 @@ absl::Status WithReason(absl::Status status, absl::string_view reason);
 absl::Status WithResource(absl::Status status, absl::string_view resource);
 absl::Status WithRetryAfter(absl::Status status, absl::Duration after);
 
+// Marks a file's error where the system's says that it may pass and is none of who asked: a full
+// disk, a file system that does not answer. `error` is an errno.
+absl::Status WithSystemError(absl::Status status, int error);
+absl::Status WithStorageFault(absl::Status status);  // It is known to be such a one.
+bool IsOfStorage(const absl::Status& status);
+
 // All that were added.
 ErrorDetails DetailsOf(const absl::Status& status);
 

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/error_details.h"
+
 namespace stagewright {
 namespace {
 
@@ -31,7 +33,7 @@ absl::Status OpenError(const std::string& path) {
         absl::StrCat(path, ": leads out of the directories that jobs may use"));
   }
   if (errno == EACCES) return absl::PermissionDeniedError(message);
-  return absl::UnavailableError(message);
+  return WithSystemError(absl::UnavailableError(message), errno);
 }
 
 const char* KindOf(mode_t mode) {
@@ -160,8 +162,8 @@ absl::Status ReadRegularFile(const std::string& path,
     const ssize_t count = read(file, block.data(), block.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      const absl::Status failed =
-          absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+      const absl::Status failed = WithSystemError(
+          absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno))), errno);
       close(file);
       return failed;
     }

@@ -23,13 +23,18 @@
 
 namespace stagewright {
 
-// `status` with `context` and ": " in front of its message, and its details (error_details.h).
+// `status` with that message, and its details (error_details.h).
+inline absl::Status WithMessage(const absl::Status& status, absl::string_view message) {
+  absl::Status said(status.code(), message);
+  status.ForEachPayload(
+      [&](absl::string_view key, const absl::Cord& value) { said.SetPayload(key, value); });
+  return said;
+}
+
+// The same with `context` and ": " in front of its message.
 inline absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   if (status.ok()) return status;
-  absl::Status annotated(status.code(), absl::StrCat(context, ": ", status.message()));
-  status.ForEachPayload(
-      [&](absl::string_view key, const absl::Cord& value) { annotated.SetPayload(key, value); });
-  return annotated;
+  return WithMessage(status, absl::StrCat(context, ": ", status.message()));
 }
 
 }  // namespace stagewright

@@ -488,7 +488,9 @@ void JobLife::OnPrepared(JobRecord& record, const std::string& worker,
     return FailOrRestart(record, "workers disagree on where to resume", why);
   }
   for (const std::string& warning : preparation.warnings) record.job.Warn(warning);
-  if (record.run->IsPrepared()) records_.SendToAll(record, ConnectMessage(record.job, *record.run));
+  if (!record.run->IsPrepared()) return;
+  const int64_t unwritten = record.unwritten.has_value() ? record.unwritten->manifest.step() : 0;
+  records_.SendToAll(record, ConnectMessage(record.job, *record.run, unwritten));
 }
 
 void JobLife::OnConnected(JobRecord& record, const std::string& worker) {

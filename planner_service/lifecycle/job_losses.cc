@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/error_details.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/lifecycle/restart_rules.h"
@@ -47,19 +48,24 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
   for (const std::string& worker : run.lost()) blame(worker, kFailuresToQuarantine);
   for (const std::string& worker : run.peer_gaps.Outsiders(run.workers(), run.lost()))
     blame(worker, kGapsToQuarantine);
-  record.setbacks.Note(cause, record.run->newest_step());
-  if (!MayRestart(job) || record.setbacks.Loops()) {
+  const bool of_storage = run.lost().empty() && IsOfStorage(run.given_up);
+  // Such a run has cost nothing: whoever waits for a disk needs no restart for each look at it.
+  const bool counts = !of_storage || job.state != JobState::kStarting;
+  const bool may_restart = counts ? MayRestart(job) : RestartsAtAll(job);
+  record.setbacks.Note(cause, record.run->newest_step(), of_storage);
+  if (!may_restart || record.setbacks.Loops()) {
     if (record.run->lost().empty()) job.failure_code = record.run->given_up.raw_code();
     const std::string loops = absl::StrCat("; not started again: ", cause, " ", kMostAlike,
                                            " times in a row without a step of progress");
-    return End(record, JobState::kFailed, absl::StrCat(message, MayRestart(job) ? loops : ""));
+    return End(record, JobState::kFailed, absl::StrCat(message, may_restart ? loops : ""));
   }
   SaveManifest(records_, record);
   const v1::ConnectResponse abort = AbortMessage(job);
-  ++job.restarts;
-  records_.Note(
-      job, EventKind::kRestarted,
-      absl::StrCat("restart ", job.restarts, " of ", job.request->max_restarts, ": ", message));
+  if (counts) ++job.restarts;
+  const std::string which =
+      counts ? absl::StrCat("restart ", job.restarts, " of ", job.request->max_restarts)
+             : std::string("no restart is counted");
+  records_.Note(job, EventKind::kRestarted, absl::StrCat(which, ": ", message));
   job.resume_from.clear();
   record.least_devices = 0;
   const absl::Duration wait = record.setbacks.BackOff();
@@ -196,7 +202,8 @@ void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::F
   // waited for, since it names the worker.
   records_.Transition(record, job.state == JobState::kStarting ? job.state : JobState::kRecovering,
                       text);
-  run.given_up = absl::Status(code, text);
+  run.given_up =
+      message.storage() ? WithStorageFault(absl::Status(code, text)) : absl::Status(code, text);
   if (!recovering) run.deadline = Now() + kLossIsKnownWithin;
 }
 

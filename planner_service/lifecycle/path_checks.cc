@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/lifecycle/job_life.h"
+#include "planner_service/lifecycle/restart_rules.h"
 
 namespace stagewright {
 
@@ -21,6 +22,9 @@ std::optional<std::string> PathsRefusal(const Job& job, const std::string& worke
   if (message.code() == 0 || !waits || message.generation() != job.generation) return std::nullopt;
   const std::vector<std::string> asked = WorkersToAsk(job);
   if (std::find(asked.begin(), asked.end(), worker) == asked.end()) return std::nullopt;
+  // A file system or store that does not answer now may do so when the job starts.
+  const auto code = static_cast<absl::StatusCode>(message.code());
+  if (MayBeLoss(code) && RestartsAtAll(job)) return std::nullopt;
   return absl::StrCat("worker ", worker, ": ", message.message());
 }
 

@@ -15,7 +15,8 @@ namespace stagewright {
 // ones may find what earlier ones have made.
 std::vector<std::string> WorkersToAsk(const Job& job);
 
-// Why the job cannot begin; nothing if it can, or if the answer comes too late to matter.
+// Why the job cannot begin; nothing if it can, if the answer comes too late to matter, or if what
+// it says may pass and the job may start more than once.
 std::optional<std::string> PathsRefusal(const Job& job, const std::string& worker,
                                         const v1::PathsChecked& message);
 

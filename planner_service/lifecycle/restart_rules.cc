@@ -33,8 +33,12 @@ bool MayBeLoss(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded;
 }
 
+bool RestartsAtAll(const Job& job) {
+  return job.request->on_loss != LossPolicy::kFail && job.request->max_restarts > 0;
+}
+
 bool MayRestart(const Job& job) {
-  return job.request->on_loss != LossPolicy::kFail && job.restarts < job.request->max_restarts;
+  return RestartsAtAll(job) && job.restarts < job.request->max_restarts;
 }
 
 bool GoesOn(const Job& job) {

@@ -14,7 +14,9 @@ namespace stagewright {
 // codes are the job's own, and come again.
 bool MayBeLoss(absl::StatusCode code);
 
-// Losses are left to be made good, by the job's policy and number.
+// Losses are to be made good, by the job's policy.
+bool RestartsAtAll(const Job& job);
+// The same, and there are restarts left.
 bool MayRestart(const Job& job);
 
 // It goes on with what an earlier run has done, after a loss or because it left a worker.

@@ -4,11 +4,11 @@
 
 namespace stagewright {
 
-void Setbacks::Note(const std::string& cause, int64_t step) {
+void Setbacks::Note(const std::string& cause, int64_t step, bool may_pass) {
   const bool progress = step > furthest_;
   furthest_ = std::max(furthest_, step);
   fruitless_ = progress ? 0 : fruitless_ + 1;
-  alike_ = progress || cause != cause_ ? 1 : alike_ + 1;
+  alike_ = may_pass ? 0 : progress || cause != cause_ ? 1 : alike_ + 1;
   cause_ = cause;
 }
 

@@ -20,8 +20,8 @@ inline constexpr absl::Duration kLongestBackOff = absl::Minutes(1);
 class Setbacks {
  public:
   // A run has ended because of `cause`, equal texts for equal causes, after `step` steps of the
-  // job.
-  void Note(const std::string& cause, int64_t step);
+  // job. One that `may_pass` by itself makes no loop, however often it comes.
+  void Note(const std::string& cause, int64_t step, bool may_pass = false);
 
   // The last so many ended alike, without progress.
   bool Loops() const { return alike_ >= kMostAlike; }

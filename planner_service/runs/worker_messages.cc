@@ -79,10 +79,11 @@ void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare
   }
 }
 
-v1::ConnectResponse ConnectMessage(const Job& job, const Run& run) {
+v1::ConnectResponse ConnectMessage(const Job& job, const Run& run, int64_t unwritten_step) {
   v1::ConnectResponse message;
   v1::ConnectPeers* connect = message.mutable_connect_peers();
   Address(job, connect);
+  connect->set_unwritten_step(unwritten_step);
   for (const auto& [device, address] : run.addresses()) {
     v1::DeviceAddress* out = connect->add_addresses();
     out->set_device(device);

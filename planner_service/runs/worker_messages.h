@@ -27,7 +27,9 @@ v1::ConnectResponse GraphMessage(const Job& job);
 v1::ConnectResponse PathsMessage(const Job& job);
 // The devices of one worker, by their indices in the job.
 void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare& prepare);
-v1::ConnectResponse ConnectMessage(const Job& job, const Run& run);
+// What is there of a checkpoint after `unwritten_step` steps, whose shares an earlier run has
+// written, is to stay; 0: there is none.
+v1::ConnectResponse ConnectMessage(const Job& job, const Run& run, int64_t unwritten_step);
 v1::ConnectResponse StartMessage(const Job& job);
 v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step, bool hold = false);
 // Whether all could empty their pipelines after that step, to save their state.

@@ -2,9 +2,9 @@
 over TCP but from the planner while a file is there, as on a network that lost a route. What it sends the system takes, as it
 does on such a network, and delivers to those that are not cut off themselves."""
 
-import os
 import pathlib
-import subprocess
+
+from preloaded import PreloadedLibrary
 
 SOURCE = """
 #define _GNU_SOURCE
@@ -45,24 +45,18 @@ class PeerNetwork:
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
-        self.library = folder / "cut_peers.so"
-        source = folder / "cut_peers.c"
-        source.write_text(SOURCE)
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.library, source, "-ldl"], check=True)
+        self.library = PreloadedLibrary(folder, "cut_peers", SOURCE)
 
     def mark(self, worker: str) -> pathlib.Path:
         return self.folder / f"{worker}.cut"
 
     def prefix(self, worker: str, planner_port: int) -> list[str]:
-        preload = ":".join(filter(None, [str(self.library), os.environ.get("LD_PRELOAD", "")]))
-        return [
-            "env", f"LD_PRELOAD={preload}", f"CUT_OFF_WHILE={self.mark(worker)}", f"PLANNER_PORT={planner_port}",
-            "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo",
-        ]  # fmt: skip
+        return self.library.prefix(
+            CUT_OFF_WHILE=self.mark(worker), PLANNER_PORT=planner_port, UCX_TLS="tcp,self", UCX_NET_DEVICES="lo"
+        )
 
     def cut(self, worker: str, pid: int) -> None:
-        loaded = pathlib.Path(f"/proc/{pid}/maps").read_text()
-        assert self.library.name in loaded, f"{worker} runs without {self.library}: nothing would be cut"
+        self.library.assert_loaded(pid)
         self.mark(worker).touch()
 
     def heal(self, worker: str) -> None:

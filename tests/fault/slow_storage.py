@@ -1,9 +1,9 @@
 """A file system that does not answer for a while, as one does whose server is away: a library is loaded before the worker
 that waits in open(2) of what the worker writes for its jobs."""
 
-import os
 import pathlib
-import subprocess
+
+from preloaded import PreloadedLibrary
 
 SOURCE = """
 #define _GNU_SOURCE
@@ -34,18 +34,14 @@ OPENS(open64)
 class SlowStorage:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
-        self.library = folder / "slow_storage.so"
-        source = folder / "slow_storage.c"
-        source.write_text(SOURCE)
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.library, source, "-ldl"], check=True)
+        self.library = PreloadedLibrary(folder, "slow_storage", SOURCE)
 
     def mark(self, worker: str) -> pathlib.Path:
         return self.folder / f"{worker}.hangs"
 
     def prefix(self, worker: str) -> list[str]:
         """What a worker is started with."""
-        preload = ":".join(filter(None, [str(self.library), os.environ.get("LD_PRELOAD", "")]))
-        return ["env", f"LD_PRELOAD={preload}", f"HANGS_WHILE={self.mark(worker)}"]
+        return self.library.prefix(HANGS_WHILE=self.mark(worker))
 
     def hang(self, worker: str) -> None:
         self.mark(worker).touch()

@@ -201,6 +201,34 @@ def test_a_full_disk_fails_the_job_if_asked_for(system, disk):
     assert_resumes(system, newest)
 
 
+@pytest.mark.parametrize("disk", [SmallDisk], indirect=True)  # A quota keeps workers from starting at all.
+def test_a_job_that_starts_again_on_a_full_disk_waits_for_room(system, disk):
+    out = disk.path / "out"
+    flags = settings(system, out, checkpoint_every=20, max_restarts=1, on_loss="wait")
+    job = system.submit(MODEL, **flags)
+    wait_for(lambda: system.job(job)["checkpoint_step"] > 0, "a checkpoint")
+    disk.fill()
+    system.stop(system.workers["w1"], signal.SIGKILL)
+    system.start_worker("w1", prefix=BOUND_BY_PERMISSIONS if shutil.which("setpriv") else [])
+    system.await_workers(2)
+
+    def waits():
+        disk.fill()
+        at = system.job(job)
+        assert at["state"] != "failed", at["message"]
+        return at["state"] == "pending" and disk.error in at["message"]
+
+    wait_for(waits, "a job that says that the disk is full")
+    assert "no restart is counted" in system.cli("jobs", "events", job).stdout
+    assert system.job(job)["restarts"] == 1
+    disk.free()
+    wait_for(lambda: system.job(job)["state"] == "running", "a job that goes on")
+    saved = re.match(r"goes on after step (\d+);", system.job(job)["message"])
+    assert saved and int(saved[1]) > 0, system.job(job)["message"]
+    assert system.cli("cancel", job).returncode == 0
+    await_no_temporary_files(out)
+
+
 def test_data_that_shrinks_fails_the_job_by_name(system):
     data = system.path / "shrinks.safetensors"
     whole = (MODELS / f"{MODEL}.data.safetensors").read_bytes()

@@ -1,6 +1,12 @@
 #include "worker_daemon/checkpoint/checkpoint.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -15,7 +21,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/atomic_file.h"
+#include "common/base/error_details.h"
 #include "common/base/failpoint.h"
+#include "common/base/regular_file.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/checkpoint/output_owner.h"
 #include "worker_daemon/checkpoint/slices.h"
@@ -34,9 +42,9 @@ constexpr char kSinceBest[] = "evaluations_since_best";
 
 // The checkpoints' directories under `root`, with their steps, ascending. Other entries are none of
 // our business.
-std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& root) {
+std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& root,
+                                                             std::error_code& error) {
   std::vector<std::pair<int64_t, std::string>> found;
-  std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     absl::string_view digits = name;
@@ -44,13 +52,27 @@ std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& 
     if (absl::ConsumePrefix(&digits, "step-") && absl::SimpleAtoi(digits, &step))
       found.emplace_back(step, it->path().string());
   }
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+    error.clear();
   std::sort(found.begin(), found.end());
   return found;
+}
+
+// Those that can be seen now.
+std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& root) {
+  std::error_code ignored;
+  return StepDirectories(root, ignored);
 }
 
 bool HasManifest(const std::string& directory) {
   std::error_code error;
   return fs::exists(fs::path(directory) / kManifestName, error);
+}
+
+// It has none for certain: a file system that does not answer now says nothing.
+bool IsUnfinished(const std::string& directory) {
+  std::error_code error;
+  return fs::status(fs::path(directory) / kManifestName, error).type() == fs::file_type::not_found;
 }
 
 // Whether the checkpoint is of one of the runs; a damaged manifest says nothing against it.
@@ -83,24 +105,46 @@ fs::path WholePath(const std::string& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
+std::error_code SystemError() { return std::error_code(errno, std::generic_category()); }
+
+// The names of our files in an open directory, which is at its beginning.
+std::vector<std::string> OursIn(DIR* directory) {
+  std::vector<std::string> ours;
+  while (const dirent* entry = readdir(directory)) {
+    struct stat status;
+    if (IsOurs(entry->d_name) &&
+        fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(status.st_mode))
+      ours.emplace_back(entry->d_name);
+  }
+  return ours;
+}
+
 // Files of a checkpoint, and the directory if nothing else is in it. Others' files stay, which is
-// no error.
+// no error, and so does all that is behind a link. In one folder from beginning to end, wherever
+// its name leads meanwhile.
 std::error_code RemoveOurs(const fs::path& directory) {
+  std::error_code unknown;
+  if (fs::is_symlink(directory, unknown)) return {};
+  const int folder = OpenFolderToWrite(directory.string());
+  DIR* entries = folder < 0 ? nullptr : fdopendir(folder);
   std::error_code error;
-  // The manifest goes first, so that what a crash leaves is no checkpoint.
-  fs::remove(directory / kManifestName, error);
-  if (error && error != std::errc::no_such_file_or_directory) return error;
-  STAGEWRIGHT_FAILPOINT("checkpoint.remove.begun");
-  std::vector<fs::path> ours;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    std::error_code unknown;
-    if (IsOurs(it->path().filename().string()) && !it->is_directory(unknown))
-      ours.push_back(it->path());
+  if (entries == nullptr) {
+    error = SystemError();
+    if (folder >= 0) close(folder);
+  } else {
+    const auto remove = [&](const char* name) {
+      if (unlinkat(folder, name, 0) != 0 && errno != ENOENT) error = SystemError();
+    };
+    // The manifest goes first, so that what a crash leaves is no checkpoint.
+    remove(kManifestName);
+    STAGEWRIGHT_FAILPOINT("checkpoint.remove.begun");
+    for (const std::string& file : OursIn(entries)) {
+      if (!error) remove(file.c_str());
+    }
+    closedir(entries);
+    if (!error && rmdir(directory.c_str()) != 0 && errno != ENOTEMPTY) error = SystemError();
   }
-  for (const fs::path& file : ours) {
-    if (!error) fs::remove(file, error);
-  }
-  if (!error && fs::is_empty(directory, error) && !error) fs::remove(directory, error);
   // Another worker may remove the same.
   return error == std::errc::no_such_file_or_directory ? std::error_code() : error;
 }
@@ -244,7 +288,7 @@ std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step,
   std::reverse(directories.begin(), directories.end());
   for (const auto& [taken, directory] : directories) {
     if (taken > step) continue;
-    if (HasManifest(directory) && (!IsOf(directory, runs) || stays(taken))) continue;
+    if (!IsUnfinished(directory) && (!IsOf(directory, runs) || stays(taken))) continue;
     if (const std::error_code error = RemoveOurs(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
@@ -258,6 +302,16 @@ std::vector<std::string> ClearCheckpoints(const std::string& root, const std::st
     if (stop()) break;
     if (const auto manifest = ReadManifest(directory); manifest.ok() && manifest->run == run)
       continue;
+    if (const std::error_code error = RemoveOurs(directory); error)
+      left.push_back(absl::StrCat(directory, ": ", error.message()));
+  }
+  return left;
+}
+
+std::vector<std::string> DropUnfinished(const std::string& root, const std::set<int64_t>& kept) {
+  std::vector<std::string> left;
+  for (const auto& [step, directory] : StepDirectories(root)) {
+    if (!IsUnfinished(directory) || kept.contains(step)) continue;
     if (const std::error_code error = RemoveOurs(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
@@ -357,8 +411,14 @@ absl::StatusOr<Checkpoint> Checkpoint::Find(const std::string& path,
                                             std::vector<std::string>* skipped,
                                             const std::set<std::string>& runs) {
   if (HasManifest(path)) return Open(path);
-  auto directories = StepDirectories(CheckpointRoot(path));
-  if (directories.empty()) directories = StepDirectories(path);
+  std::error_code error;
+  auto directories = StepDirectories(CheckpointRoot(path), error);
+  if (directories.empty() && !error) directories = StepDirectories(path, error);
+  if (error) {
+    return WithSystemError(absl::UnavailableError(absl::StrCat(
+                               path, ": cannot look for checkpoints: ", error.message())),
+                           error.value());
+  }
   std::reverse(directories.begin(), directories.end());
   std::vector<std::string> reasons;
   for (const auto& [step, directory] : directories) {

@@ -51,8 +51,8 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
 // Removes all but the newest `keep` checkpoints among those of at most `step` steps, and what is
 // unfinished of before `step`. Only checkpoints of these runs count and go; none stands for all.
 // One that is not `to_stay` by its step goes, and is not counted, unless it is the one of `step`.
-// Only files that a checkpoint has are removed, and directories that are then empty. Returns what
-// could not be removed, a message each.
+// Only regular files that a checkpoint has are removed, and directories that are then empty; what
+// a link leads to stays. Returns what could not be removed, a message each.
 std::vector<std::string> PruneCheckpoints(
     const std::string& root, int64_t step, int keep, const std::set<std::string>& runs = {},
     const std::function<bool(int64_t)>& to_stay = [](int64_t) { return true; });
@@ -61,6 +61,11 @@ std::vector<std::string> PruneCheckpoints(
 // done so, and may have written new ones since. Returns as PruneCheckpoints.
 std::vector<std::string> ClearCheckpoints(const std::string& root, const std::string& run,
                                           const std::function<bool()>& stop);
+
+// Removes what is unfinished, of whatever run, but for the checkpoints of the steps that are
+// `kept`: before a generation of a job writes, when no earlier one may any more. Returns as
+// PruneCheckpoints.
+std::vector<std::string> DropUnfinished(const std::string& root, const std::set<int64_t>& kept);
 
 // Whether who resumes from `resume_path` goes on from what is in `output_path` itself: from the
 // directory, its checkpoints, or one of them, by whatever spelling or link.
@@ -76,7 +81,7 @@ class Checkpoint {
   // `path` is a checkpoint, or a job's output directory, of which it finds the newest checkpoint
   // that is whole; damaged ones are skipped, and `skipped` says why, a message each. Those of other
   // runs than these are passed over in silence; no runs stand for all. NOT_FOUND, naming the path,
-  // if there is none.
+  // if there is none; UNAVAILABLE if that cannot be said, since a directory cannot be read.
   static absl::StatusOr<Checkpoint> Find(const std::string& path, std::vector<std::string>* skipped,
                                          const std::set<std::string>& runs = {});
 

@@ -91,12 +91,7 @@ absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner
   const bool own = before.ok() && before->has_value() && (*before)->run == owner.run;
   // Whichever was prepared last counts: a planner whose state is an older one counts from there.
   if (own && (*before)->generation == owner.generation) return absl::OkStatus();
-  std::error_code error;
-  fs::create_directories(output_path, error);
-  if (error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("spec.output_path: cannot make ", output_path, ": ", error.message()));
-  }
+  RETURN_IF_ERROR(Annotate(MakeDirectories(output_path), "spec.output_path"));
   if (others == OthersResults::kCleared && !own) {
     // Before the file: whoever finds that written may rely on it.
     const auto taken = [&] {

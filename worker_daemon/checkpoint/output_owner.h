@@ -37,9 +37,9 @@ absl::Status MayTakeOutput(const std::string& output_path, const std::string& ru
 enum class OthersResults { kRefused, kKept, kCleared };
 
 // From now on the directory, which is made if absent, is the owner's, and what generations of it
-// before this one still write is refused. Errors of WriteAtomically; FAILED_PRECONDITION names a
-// directory that cannot be made, a checkpoint that cannot be removed, or another job that has taken
-// the directory at the same time; as MayTakeOutput where others' results are refused.
+// before this one still write is refused. Errors of MakeDirectories and WriteAtomically;
+// FAILED_PRECONDITION names a checkpoint that cannot be removed, or another job that has taken the
+// directory at the same time; as MayTakeOutput where others' results are refused.
 absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner,
                         OthersResults others);
 

@@ -118,6 +118,15 @@ absl::Status RunCheckpoints::CheckOwned() const {
   return stagewright::CheckOwned(prepare_.spec().output_path(), run_, prepare_.generation());
 }
 
+void RunCheckpoints::DropUnfinished(int64_t kept) {
+  if (!MayWrite().ok()) return;
+  // A planner of an older version says only here what may still be completed.
+  const std::set<int64_t> stay = {kept, prepare_.unwritten().step()};
+  for (const std::string& left : stagewright::DropUnfinished(root_, stay))
+    Log(LogLevel::kWarning, "an unfinished checkpoint is not removed",
+        {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"path", left}});
+}
+
 absl::Status RunCheckpoints::CheckNotAborted() {
   absl::MutexLock lock(&mutex_);
   return aborted_ ? absl::CancelledError("the run is over") : absl::OkStatus();

@@ -46,6 +46,10 @@ class RunCheckpoints {
   absl::Status TakeOutput();
   // FAILED_PRECONDITION if it is not any more.
   absl::Status CheckOwned() const;
+  // Before any device saves, when all workers have resumed: removes what earlier generations have
+  // left unfinished, which takes room and would do so for long, but for the checkpoint after so
+  // many steps. Where that fails, a warning is logged.
+  void DropUnfinished(int64_t kept);
 
   // Completes the spec of a device: what to resume from, and when to save.
   void AddTo(DeviceJob& spec);

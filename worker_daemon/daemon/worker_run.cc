@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/atomic_file.h"
+#include "common/base/error_details.h"
 #include "common/log/log.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
@@ -138,9 +140,9 @@ void WorkerRun::Loop() {
 }
 
 absl::Status WorkerRun::InFields(const absl::Status& failed) {
-  // A job that starts again may do without what it read first, and nobody hears of one that was
-  // aborted.
-  if (prepare_.restart() || IsAborted()) return failed;
+  // A job that starts again may do without what it read first, nobody hears of one that was
+  // aborted, and no field is to blame for what may pass.
+  if (prepare_.restart() || IsAborted() || IsOfStorage(failed)) return failed;
   v1::CheckPaths asked;
   *asked.mutable_spec() = prepare_.spec();
   asked.set_run(prepare_.run());
@@ -161,12 +163,7 @@ absl::Status WorkerRun::DoPrepare() {
   checkpoints_.CompleteEarlier(*graph_);
   RETURN_IF_ERROR(checkpoints_.Resume(message.mutable_prepared()));
   first_step_ = message.prepared().first_step();
-  std::error_code error;
-  std::filesystem::create_directories(ShardDirectory(), error);
-  if (error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot make ", ShardDirectory(), ": ", error.message()));
-  }
+  RETURN_IF_ERROR(MakeDirectories(ShardDirectory()));
   RETURN_IF_ERROR(AddDevices(std::move(base), *message.mutable_prepared()));
   // Last, since it may remove what another job has left.
   RETURN_IF_ERROR(checkpoints_.TakeOutput());
@@ -321,6 +318,7 @@ absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
     Log(LogLevel::kInfo, "a GPU's memory travels " + way,
         {{"job", job()}, {"generation", generation()}, {"device", devices[i]->name}});
   }
+  checkpoints_.DropUnfinished(message.unwritten_step());
   // The planner starts a job when all are connected: no accelerator computes while another still
   // opens a communicator, which may wait for everything that runs on its machine.
   v1::ConnectRequest connected;
@@ -524,6 +522,7 @@ void WorkerRun::Fail(const absl::Status& cause) {
   message.mutable_failed()->set_message(std::string(status.message()));
   for (const int device : UnreachedOf(status))
     message.mutable_failed()->add_unreached_devices(device);
+  message.mutable_failed()->set_storage(IsOfStorage(status));
   Log(LogLevel::kError, "job failed",
       {{"job", job()}, {"generation", generation()}, {"why", status.message()}});
   Report(std::move(message), /*remember=*/true);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 namespace stagewright {
 namespace {
 
@@ -25,6 +27,14 @@ TEST(ErrorDetails, NameFieldsAndResources) {
   EXPECT_EQ(details.field, "spec.steps");
   EXPECT_EQ(details.resource, "jobs/7");
   EXPECT_FALSE(details.retry_after.has_value());
+}
+
+TEST(ErrorDetails, AFullDiskMayPassAndAMissingDirectoryDoesNot) {
+  const absl::Status failed = absl::UnavailableError("a: it is full");
+  EXPECT_TRUE(IsOfStorage(Annotate(WithSystemError(failed, ENOSPC), "device w")));
+  EXPECT_FALSE(IsOfStorage(WithSystemError(failed, ENOTDIR)));
+  EXPECT_FALSE(IsOfStorage(failed));
+  EXPECT_FALSE(IsOfStorage(WithSystemError(absl::OkStatus(), ENOSPC)));
 }
 
 TEST(ErrorDetails, SuccessHasNone) {

@@ -176,6 +176,12 @@ TEST_F(JobCheckpointsTest, WhereAllAreLostTheNextRunWritesTheManifest) {
                                    [](const Message& message) { return message.has_prepare(); });
     return last->prepare();
   };
+  const auto stays = [this] {  // In the last run.
+    int64_t step = -1;
+    for (const Message& message : harness_.Worker("a").heard)
+      if (message.has_connect_peers()) step = message.connect_peers().unwritten_step();
+    return step;
+  };
   EXPECT_FALSE(prepared("a").has_unwritten());
   for (const char* worker : {"a", "b"}) harness_.Connect(worker);
   harness_.Await(job_, v1::JOB_STATE_RUNNING);
@@ -186,6 +192,7 @@ TEST_F(JobCheckpointsTest, WhereAllAreLostTheNextRunWritesTheManifest) {
     EXPECT_EQ(prepared(worker).unwritten().generation(), 1);
     EXPECT_FALSE(prepared(worker).unwritten().files().empty());
   }
+  EXPECT_EQ(stays(), 10);
   // That run has resumed from it, or could not.
   for (const char* worker : {"a", "b"}) harness_.Disconnect(worker);
   for (const char* worker : {"a", "b"}) harness_.Connect(worker);
@@ -193,6 +200,7 @@ TEST_F(JobCheckpointsTest, WhereAllAreLostTheNextRunWritesTheManifest) {
   harness_.Await(job_, v1::JOB_STATE_RUNNING);
   EXPECT_EQ(prepared("a").generation(), 3);
   EXPECT_FALSE(prepared("a").has_unwritten());
+  EXPECT_EQ(stays(), 0);
 }
 
 TEST_F(JobCheckpointsTest, AJobThatLosesAWorkerStartsAgainOnWhatIsLeft) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
+
 #include "absl/synchronization/notification.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
@@ -53,6 +56,19 @@ TEST(PathsRefusal, CountsFromAWorkerOfTheJobBeforeItRuns) {
   EXPECT_TRUE(PathsRefusal(job, "a", Missing("jobs/7")).has_value());
   job.generation = 1;
   EXPECT_FALSE(PathsRefusal(job, "a", Missing("jobs/7")).has_value());
+}
+
+TEST(PathsRefusal, WhatMayPassIsNoneOfAJobThatMayStartAgain) {
+  v1::PathsChecked away = Missing("jobs/7");
+  away.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  for (const int restarts : {0, 1}) {
+    JobRequest request;
+    request.max_restarts = restarts;
+    Job job = PlannedFor({"a/cpu0"});
+    job.request = std::make_shared<const JobRequest>(std::move(request));
+    EXPECT_EQ(PathsRefusal(job, "a", away).has_value(), restarts == 0);
+    EXPECT_TRUE(PathsRefusal(job, "a", Missing("jobs/7")).has_value());
+  }
 }
 
 class PathChecksLifeTest : public ::testing::Test {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace stagewright {
 namespace {
 
@@ -47,10 +49,47 @@ TEST_F(QuarantineTest, FewerFailuresMayBeEnough) {
   EXPECT_TRUE(Held());
 }
 
-TEST_F(QuarantineTest, AnOperatorMayForgive) {
-  Fail(kFailuresToQuarantine);
-  quarantine_.Forgive("w/cpu0");
+TEST_F(QuarantineTest, EachOfADeviceIsTwiceAsLongAsTheOneBefore) {
+  absl::Duration lasts = kQuarantineLasts;
+  for (int i = 0; i < 70; ++i) {
+    Fail(kFailuresToQuarantine);
+    ASSERT_TRUE(Held());
+    EXPECT_EQ(quarantine_.Find("w/cpu0")->until, now_ + lasts);
+    Pass(lasts - absl::Seconds(1));
+    EXPECT_TRUE(Held());
+    Pass(absl::Minutes(1));  // It is taken again, and fails again.
+    EXPECT_FALSE(Held());
+    lasts = std::min(2 * lasts, kLongestQuarantine);
+  }
+  EXPECT_EQ(lasts, kLongestQuarantine);
+}
+
+TEST_F(QuarantineTest, ADeviceThatBehavesForLongIsAsAnyOther) {
+  const auto lasts = [this] {
+    Fail(kFailuresToQuarantine);
+    const absl::Duration time = quarantine_.Find("w/cpu0")->until - now_;
+    Pass(time);
+    return time;
+  };
+  EXPECT_EQ(lasts(), kQuarantineLasts);
+  Pass(kForgottenAfter / 2);
+  Fail(1);  // Since then, and too little to keep it.
+  Pass(kForgottenAfter);
   EXPECT_FALSE(Held());
+  EXPECT_EQ(lasts(), 2 * kQuarantineLasts);
+  Pass(kForgottenAfter + absl::Seconds(1));
+  EXPECT_EQ(lasts(), kQuarantineLasts);
+  now_ += kForgottenAfter + absl::Seconds(1);  // Nobody has looked since.
+  EXPECT_EQ(lasts(), kQuarantineLasts);
+}
+
+TEST_F(QuarantineTest, AnOperatorMayForgive) {
+  for (int i = 0; i < 2; ++i) {
+    Fail(kFailuresToQuarantine);
+    EXPECT_EQ(quarantine_.Find("w/cpu0")->until, now_ + kQuarantineLasts);
+    quarantine_.Forgive("w/cpu0");
+    EXPECT_FALSE(Held());
+  }
 }
 
 }  // namespace

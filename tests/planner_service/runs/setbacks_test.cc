@@ -41,6 +41,17 @@ TEST(Setbacks, TheSameCauseAtTheSameStepIsALoop) {
   EXPECT_TRUE(setbacks.Loops());
 }
 
+TEST(Setbacks, WhatMayPassIsNoLoopAndIsWaitedForAsLong) {
+  Setbacks setbacks;
+  for (int i = 0; i < 40; ++i) {
+    setbacks.Note("the disk is full", 10, /*may_pass=*/true);
+    EXPECT_FALSE(setbacks.Loops());
+  }
+  EXPECT_EQ(setbacks.BackOff(), kLongestBackOff);
+  for (int i = 0; i < kMostAlike - 1; ++i) setbacks.Note("the disk is full", 10);
+  EXPECT_FALSE(setbacks.Loops());
+}
+
 TEST(Setbacks, ARunThatNeverStartedMakesNoProgress) {
   Setbacks setbacks;
   for (int i = 0; i < kMostAlike; ++i) setbacks.Note("worker a did not answer", 0);

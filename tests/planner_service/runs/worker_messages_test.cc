@@ -136,10 +136,11 @@ TEST(ConnectMessage, HasTheAddressesThatWorkersGave) {
   address->set_address("there");
   ASSERT_EQ(run.Prepare("a", FromProto(prepared)), absl::OkStatus());
   EXPECT_EQ(run.total_steps(), 6);
-  const v1::ConnectResponse connect = ConnectMessage(job, run);
+  const v1::ConnectResponse connect = ConnectMessage(job, run, 40);
   ASSERT_EQ(connect.connect_peers().addresses_size(), 1);
   EXPECT_EQ(connect.connect_peers().addresses(0).device(), 2);
   EXPECT_EQ(connect.connect_peers().addresses(0).address(), "there");
+  EXPECT_EQ(connect.connect_peers().unwritten_step(), 40);
 }
 
 TEST(WrittenShare, BecomesAManifest) {

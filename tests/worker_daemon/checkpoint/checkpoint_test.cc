@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -37,6 +39,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+std::vector<std::string> NamesIn(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 class CheckpointTest : public ::testing::Test {
  protected:
@@ -160,6 +170,15 @@ TEST_F(CheckpointTest, WithoutAManifestItIsNoCheckpoint) {
   EXPECT_EQ(Newest(), 10);
 }
 
+TEST_F(CheckpointTest, WhereNobodyCanLookThereIsNotNone) {
+  std::filesystem::create_directories(output_);
+  EXPECT_TRUE(absl::IsNotFound(Checkpoint::Find(output_, &skipped_).status()));
+  std::filesystem::create_symlink(root_, root_);  // A loop, which is no directory that is missing.
+  const absl::Status status = Checkpoint::Find(output_, &skipped_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(output_ + ": cannot look for checkpoints"));
+}
+
 TEST(ResumesOwn, WhateverTheSpelling) {
   const testing::TempDirectory directory;
   const std::string output = directory.File("out");
@@ -239,6 +258,37 @@ TEST_F(CheckpointTest, RunsAreToldApart) {
   EXPECT_THAT(PruneCheckpoints(root_, 25, 1, {run_}), IsEmpty());
   for (int64_t step : {10, 20, 25, 30}) EXPECT_TRUE(std::filesystem::exists(Directory(step)));
   for (int64_t step : {5, 15}) EXPECT_FALSE(std::filesystem::exists(Directory(step)));
+}
+
+TEST_F(CheckpointTest, WhatIsUnfinishedGoesButForOneThatMayBeCompleted) {
+  for (int64_t step : {10, 50}) Write(step);
+  for (int64_t step : {20, 30, 40}) ASSERT_TRUE(WriteShares(step).ok());
+  WriteBytes(Directory(40) + "/model-00007.safetensors.123.tmp", "unfinished");
+  WriteBytes(Directory(20) + "/notes.txt", "of the user");
+  EXPECT_THAT(DropUnfinished(root_, {30}), IsEmpty());
+  EXPECT_EQ(NamesIn(root_), (std::vector<std::string>{"step-0000000010", "step-0000000020",
+                                                      "step-0000000030", "step-0000000050"}));
+  EXPECT_THAT(NamesIn(Directory(20)), ElementsAre("notes.txt"));
+  EXPECT_EQ(NamesIn(Directory(30)).size(), 3);
+  EXPECT_EQ(Newest(), 50);
+  EXPECT_THAT(DropUnfinished(directory_.File("nowhere"), {}), IsEmpty());
+}
+
+TEST_F(CheckpointTest, NothingIsRemovedThatALinkLeadsTo) {
+  const std::string others = directory_.File("others");
+  std::filesystem::create_directories(others);
+  WriteBytes(others + "/model-00000.safetensors", "of another job");
+  std::filesystem::create_directories(Directory(10));
+  std::filesystem::create_directory_symlink(others, Directory(20));
+  std::filesystem::create_symlink(others + "/model-00000.safetensors",
+                                  Directory(10) + "/model-00000.safetensors");
+  ASSERT_EQ(mkfifo((Directory(10) + "/model-00001.safetensors").c_str(), 0600), 0);
+  EXPECT_THAT(DropUnfinished(root_, {}), IsEmpty());
+  EXPECT_THAT(PruneCheckpoints(root_, 30, 0), IsEmpty());
+  EXPECT_THAT(NamesIn(others), ElementsAre("model-00000.safetensors"));
+  EXPECT_THAT(NamesIn(Directory(10)),
+              ElementsAre("model-00000.safetensors", "model-00001.safetensors"));
+  EXPECT_TRUE(std::filesystem::is_symlink(Directory(20)));
 }
 
 TEST_F(CheckpointTest, WorkersMayRemoveTheSameAtOnce) {

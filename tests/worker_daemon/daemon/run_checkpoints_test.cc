@@ -343,6 +343,26 @@ TEST_F(RunCheckpointsTest, WhatAnEarlierGenerationHasNotCompletedIsCompletedFirs
   EXPECT_EQ(resumed_from(), 20);
 }
 
+TEST_F(RunCheckpointsTest, WhatEarlierGenerationsLeftUnfinishedGoesBeforeAnyDeviceSaves) {
+  RunWithCheckpoints({10});
+  for (const int64_t step : {20, 30, 40}) std::filesystem::create_directories(Directory(step));
+  const v1::Prepare earlier = prepare_;
+  const auto old = Make(earlier);
+  prepare_.set_restart(true);
+  prepare_.set_generation(2);
+  *prepare_.mutable_unwritten() = Order(40);  // It lacks a share.
+  prepare_.mutable_unwritten()->add_files()->set_name("model-00000.safetensors");
+  const auto checkpoints = Taken();
+  EXPECT_EQ(first_step_, 10);
+  old->DropUnfinished(0);  // The directory is not its any more.
+  EXPECT_TRUE(std::filesystem::exists(Directory(20)));
+  checkpoints->DropUnfinished(30);
+  EXPECT_TRUE(std::filesystem::exists(Directory(10) + "/manifest.json"));
+  EXPECT_FALSE(std::filesystem::exists(Directory(20)));
+  EXPECT_TRUE(std::filesystem::exists(Directory(30)));
+  EXPECT_TRUE(std::filesystem::exists(Directory(40)));
+}
+
 TEST_F(RunCheckpointsTest, ARunThatIsOverBeginsToWriteNothing) {
   const auto checkpoints = Taken();
   DeviceJob job;

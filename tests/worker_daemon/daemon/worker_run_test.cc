@@ -4,13 +4,17 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "common/artifacts/artifacts.h"
@@ -19,6 +23,8 @@
 #include "tests/worker_daemon/daemon/no_metrics.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/routing/routing_transport.h"
 
 namespace stagewright::testing {
 namespace {
@@ -26,13 +32,13 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A store that cannot be reached some times, and then does not answer.
+// A store that refuses some times, and then does not answer.
 class SilentStore : public FolderStore {
  public:
   explicit SilentStore(int failures) : FolderStore("silence"), failures_(failures) {}
   absl::StatusOr<std::string> Read(const std::string&, size_t,
                                    const GivenUp& given_up) const override {
-    if (reads_++ < failures_) return absl::UnavailableError("it cannot be reached");
+    if (reads_++ < failures_) return absl::PermissionDeniedError("it refuses");
     const absl::Time patience = absl::Now() + absl::Seconds(20);
     while (absl::Now() < patience) {
       if (given_up && given_up()) return absl::CancelledError("given up");
@@ -47,11 +53,63 @@ class SilentStore : public FolderStore {
   mutable std::atomic<int> reads_ = 0;
 };
 
+class AbsentStore : public FolderStore {
+ public:
+  AbsentStore() : FolderStore("absence") {}
+  absl::StatusOr<std::string> Read(const std::string&, size_t, const GivenUp&) const override {
+    return absl::UnavailableError("it is away");
+  }
+};
+
 class CountedCheckpoints : public NoMetrics {
  public:
   void ObserveCheckpoint(const std::string&, absl::Duration) override { ++count; }
   std::atomic<int> count = 0;
 };
+
+// While it lives, files of the process grow no larger.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit limit{std::min(bytes, before_.rlim_max), before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*const handler_)(int);
+  rlimit before_{};
+};
+
+// An address of device 1 in another process, where nobody is any more.
+std::string AddressOfNobody() {
+  const auto address_of = [](const TransportIdentity& identity) {
+    RoutingOptions options;
+    options.ucx.tls = "tcp,self";  // Shared memory would say nothing of its end.
+    const auto gone = RoutingTransport::Create(identity, std::move(options));
+    return gone.ok() ? (*gone)->Address() : std::string(gone.status().message());
+  };
+  const auto take = [](absl::string_view* bytes) {
+    std::string part;
+    EXPECT_TRUE(ConsumeString(bytes, &part));
+    return part;
+  };
+  const auto pack = [](TransportAddress address, const std::vector<std::string>& parts) {
+    address.payload.clear();
+    for (const std::string& part : parts) AppendString(part, &address.payload);
+    return EncodeAddress(address);
+  };
+  const TransportAddress routing = *DecodeAddress("routing", address_of({"jobs/1", 3, 1}));
+  absl::string_view payload = routing.payload;
+  take(&payload);  // For those of this process.
+  const TransportAddress ucx = *DecodeAddress("ucx", take(&payload));
+  payload = ucx.payload;
+  return pack(routing, {"", pack(ucx, {take(&payload), "", ""}), ""});
+}
 
 class WorkerRunTest : public ::testing::Test {
  protected:
@@ -71,6 +129,7 @@ class WorkerRunTest : public ::testing::Test {
     at::Tensor evaluation = Random({8, 3}, 4);
     if (bad_evaluation_) evaluation[5][1] = std::nan("");
     WriteTensors(evaluation_path_, {{"x", evaluation}});
+    const FileLimit limit(most_in_a_file_);
     absl::Mutex mutex;
     v1::ConnectRequest last;
     bool ended = false;
@@ -95,7 +154,7 @@ class WorkerRunTest : public ::testing::Test {
       ended = false;
       return last;
     };
-    run.Connect({});
+    run.Connect(peers_);
     run.Start();
     v1::ConnectRequest trained = await_end();
     if (connects_again_) run.RepeatLastReport();
@@ -121,8 +180,61 @@ class WorkerRunTest : public ::testing::Test {
   CountedCheckpoints metrics_;
   Places places_;
   std::optional<v1::Merge> merge_;  // Told once it has finished, with its shards.
+  v1::ConnectPeers peers_;
+  rlim_t most_in_a_file_ = RLIM_INFINITY;
   Bytes memory_ = kGiB;
 };
+
+TEST_F(WorkerRunTest, ThePeersThatItDidNotReachAreTold) {
+  prepare_ = SmallJob("Unreached", {"cpu0", "cpu1"});
+  prepare_.mutable_spec()->set_data_path(data_path_);
+  prepare_.mutable_spec()->set_evaluation_data_path(evaluation_path_);
+  prepare_.mutable_devices()->RemoveLast();
+  prepare_.mutable_device_names()->RemoveLast();
+  v1::DeviceAddress* peer = peers_.add_addresses();
+  peer->set_device(1);
+  peer->set_address(AddressOfNobody());
+  const v1::Failed failed = RunToTheEnd().failed();
+  EXPECT_EQ(failed.code(), static_cast<int32_t>(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(failed.unreached_devices(), ::testing::ElementsAre(1)) << failed.message();
+  EXPECT_FALSE(failed.storage());
+}
+
+TEST_F(WorkerRunTest, WhatADiskDoesNotTakeIsToldFromWhatNeverWorks) {
+  most_in_a_file_ = 64;
+  v1::Failed failed = RunToTheEnd().failed();
+  EXPECT_EQ(failed.code(), static_cast<int32_t>(absl::StatusCode::kUnavailable));
+  EXPECT_TRUE(failed.storage()) << failed.message();
+  EXPECT_THAT(failed.message(), HasSubstr("stagewright-job.json"));
+  EXPECT_EQ(failed.unreached_devices_size(), 0);
+  most_in_a_file_ = RLIM_INFINITY;
+  prepare_.mutable_spec()->set_output_path(data_path_ + "/out");
+  failed = RunToTheEnd().failed();
+  EXPECT_EQ(failed.code(), static_cast<int32_t>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_FALSE(failed.storage()) << failed.message();
+}
+
+TEST_F(WorkerRunTest, AStoreThatIsAwayMayComeBack) {
+  prepare_.mutable_spec()->set_weights_path("sha256:" + ContentHash(""));
+  places_.artifacts = Artifacts(std::make_shared<AbsentStore>(), TempPath("parts"));
+  const v1::Failed failed = RunToTheEnd().failed();
+  EXPECT_EQ(failed.code(), static_cast<int32_t>(absl::StatusCode::kUnavailable));
+  EXPECT_TRUE(failed.storage());
+  EXPECT_THAT(failed.message(), AllOf(HasSubstr("spec.weights_path"), HasSubstr("it is away")));
+}
+
+TEST_F(WorkerRunTest, WhatEarlierRunsLeftUnfinishedGoesBeforeTraining) {
+  const std::string root = prepare_.spec().output_path() + "/checkpoints";
+  std::filesystem::remove_all(prepare_.spec().output_path());
+  for (const char* step : {"/step-0000000020", "/step-0000000040"}) {
+    std::filesystem::create_directories(root + step);
+    std::ofstream(root + step + "/model-00000.safetensors") << "a share of a run that died";
+  }
+  peers_.set_unwritten_step(40);
+  EXPECT_TRUE(RunToTheEnd().has_finished());
+  EXPECT_FALSE(std::filesystem::exists(root + "/step-0000000020"));
+  EXPECT_TRUE(std::filesystem::exists(root + "/step-0000000040/model-00000.safetensors"));
+}
 
 TEST_F(WorkerRunTest, ARunThatEndsWellLeavesItsShardsToTheMerge) {
   const v1::ConnectRequest last = RunToTheEnd();

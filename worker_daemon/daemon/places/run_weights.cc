@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "common/artifacts/artifact_name.h"
+#include "common/base/error_details.h"
 #include "common/data/safetensors.h"
 #include "common/data/weights_check.h"
 #include "worker_daemon/checkpoint/ownership.h"
@@ -86,7 +87,10 @@ absl::StatusOr<RunWeights> RunWeights::Fetch(const Artifacts& artifacts, const s
     weights.fetched_bytes_ = artifact.fetched_bytes();
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(Annotate(fetch(), "spec.weights_path"));
+  const absl::Status fetched = Annotate(fetch(), "spec.weights_path");
+  // The store is away, or the worker's disk has no room: that may pass.
+  if (absl::IsUnavailable(fetched)) return WithStorageFault(fetched);
+  RETURN_IF_ERROR(fetched);
   weights.artifact_ = name;
   weights.path_ = weights.part_->path();
   return weights;
@@ -117,7 +121,7 @@ absl::StatusOr<RunWeights> RunWeights::BesideShards(const Artifacts& artifacts,
 
 absl::Status RunWeights::Named(const absl::Status& status) const {
   if (status.ok() || artifact_.empty()) return status;
-  return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{path_, artifact_}}));
+  return WithMessage(status, absl::StrReplaceAll(status.message(), {{path_, artifact_}}));
 }
 
 }  // namespace stagewright

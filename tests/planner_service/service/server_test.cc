@@ -504,10 +504,12 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   grpc::ClientContext replanning;
   EXPECT_EQ(jobs_->ReplanJob(&replanning, replan, &better).error_code(),
             grpc::StatusCode::NOT_FOUND);
-  // Gauges are sampled twice a second.
+  // Gauges are sampled twice a second, and a call is open until a thread of the planner's comes to
+  // it.
   const auto sampled = [this] {
     return Metric("stagewright_planner_jobs{state=\"pending\"}") == 1 &&
-           Metric("stagewright_planner_devices{state=\"free\"}") == 0;
+           Metric("stagewright_planner_devices{state=\"free\"}") == 0 &&
+           Metric("stagewright_planner_rpc_open{method=\"Plan\"}") == 0;
   };
   for (int i = 0; i < 100 && !sampled(); ++i) absl::SleepFor(absl::Milliseconds(300));
   const std::string text = Metrics();

@@ -119,8 +119,8 @@ class Collector {
     for (Drafted& draft : drafts_) {
       if (draft.pace.hope > best_ || context_.Expired()) break;
       if (late_ >= kLeastTimelines && tasks_ > kMostTimelineTasks) break;
-      if (!draft.timed) ++late_;
-      Time(draft);
+      ++late_;
+      Time(std::move(draft));
     }
     std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
       return std::tie(a.estimate, a.partition.devices, a.text) <
@@ -133,7 +133,6 @@ class Collector {
   struct Drafted {
     Candidate candidate;
     Pace pace;
-    bool timed = false;
   };
 
   // AddDraft takes up no partition whose slowest stage needs more, ns per sample: besides one
@@ -148,6 +147,11 @@ class Collector {
 
   void Draft(Partition partition, bool time) {
     const StageOracle& oracle = *space_.oracle;
+    // Links only add to it.
+    if (LeastHope(oracle, partition, StageEdges(oracle, partition, space_.kind)) >
+        best_ * kTimeSlack) {
+      return;
+    }
     std::string text = ToString(partition);
     if (!seen_.insert(text).second) return;
     const std::vector<bool> spread = StagesToSpread(oracle, partition, partition.bottleneck);
@@ -162,21 +166,21 @@ class Collector {
   }
 
   void AddDraft(Candidate candidate, bool time) {
-    Drafted draft;
-    draft.pace = EstimatePace(*space_.oracle, candidate.partition, candidate.layout);
-    draft.candidate = std::move(candidate);
-    if (draft.pace.hope > best_) return;
-    if (time) {
-      const int64_t more =
-          TimelineTasks(*space_.oracle, draft.candidate.partition, draft.candidate.layout);
-      if (tasks_ + more <= kMostTimelineTasks) Time(draft);
+    const StageOracle& oracle = *space_.oracle;
+    Pace pace = EstimatePace(oracle, candidate.partition, candidate.layout);
+    if (pace.hope > best_) return;
+    Drafted draft{std::move(candidate), std::move(pace)};
+    const auto tasks = [&] {
+      return TimelineTasks(oracle, draft.candidate.partition, draft.candidate.layout);
+    };
+    if (time && tasks_ + tasks() <= kMostTimelineTasks) {
+      Time(std::move(draft));
+    } else {
+      drafts_.push_back(std::move(draft));
     }
-    drafts_.push_back(std::move(draft));
   }
 
-  void Time(Drafted& draft) {
-    if (draft.timed) return;
-    draft.timed = true;
+  void Time(Drafted draft) {
     Candidate& candidate = draft.candidate;
     const StageOracle& oracle = *space_.oracle;
     tasks_ += TimelineTasks(oracle, candidate.partition, candidate.layout);
@@ -194,7 +198,7 @@ class Collector {
         Keep(std::move(ahead));
       }
     }
-    Keep(candidate);
+    Keep(std::move(candidate));
   }
 
   void Keep(Candidate candidate) {
@@ -206,7 +210,7 @@ class Collector {
   const CandidateOptions& options_;
   const SearchContext& context_;
   double best_ = 1e30;
-  std::vector<Drafted> drafts_;
+  std::vector<Drafted> drafts_;  // Not timed yet.
   std::vector<Candidate> found_;
   std::set<std::string> seen_;
   int64_t tasks_ = 0;  // Tasks of all timelines so far.

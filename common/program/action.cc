@@ -93,24 +93,6 @@ bool Parse(std::string_view text, Action& action) {
 
 }  // namespace
 
-bool IsCompute(ActionKind kind) { return !IsTransfer(kind) && !IsCollective(kind); }
-
-bool IsSend(ActionKind kind) {
-  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
-}
-
-bool IsReceive(ActionKind kind) {
-  return kind == ActionKind::kReceiveActivation || kind == ActionKind::kReceiveGradient;
-}
-
-bool IsTransfer(ActionKind kind) { return IsSend(kind) || IsReceive(kind); }
-
-bool IsSum(ActionKind kind) {
-  return kind == ActionKind::kAllReduce || kind == ActionKind::kReduceScatter;
-}
-
-bool IsCollective(ActionKind kind) { return IsSum(kind) || kind == ActionKind::kAllGather; }
-
 std::string_view ActionKindName(ActionKind kind) { return kNames[static_cast<size_t>(kind)].name; }
 
 std::string InWords(const Action& action) {

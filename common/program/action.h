@@ -41,14 +41,25 @@ struct Action {
   friend auto operator<=>(const Action&, const Action&) = default;
 };
 
-bool IsCompute(ActionKind kind);   // F, B, I, W, R, OS: occupies the device's compute lane.
-bool IsSend(ActionKind kind);      // SA, SG
-bool IsReceive(ActionKind kind);   // RA, RG
-bool IsTransfer(ActionKind kind);  // IsSend or IsReceive
+// Inline: they are asked several times for every action that is lowered, walked through or
+// simulated.
+constexpr bool IsSend(ActionKind kind) {  // SA, SG
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
+}
+constexpr bool IsReceive(ActionKind kind) {  // RA, RG
+  return kind == ActionKind::kReceiveActivation || kind == ActionKind::kReceiveGradient;
+}
+constexpr bool IsTransfer(ActionKind kind) { return IsSend(kind) || IsReceive(kind); }
 // AR, RS: gradients that a reduction sums.
-bool IsSum(ActionKind kind);
+constexpr bool IsSum(ActionKind kind) {
+  return kind == ActionKind::kAllReduce || kind == ActionKind::kReduceScatter;
+}
 // IsSum or AG: all devices of a reduction take part.
-bool IsCollective(ActionKind kind);
+constexpr bool IsCollective(ActionKind kind) {
+  return IsSum(kind) || kind == ActionKind::kAllGather;
+}
+// F, B, I, W, R, OS: occupies the device's compute lane.
+constexpr bool IsCompute(ActionKind kind) { return !IsTransfer(kind) && !IsCollective(kind); }
 
 // "forward", "backward_input", "send_activation", "all_reduce", ...: for metrics and traces.
 std::string_view ActionKindName(ActionKind kind);

@@ -44,8 +44,10 @@ Layout::Load LoadOf(const Cluster& cluster, const std::vector<DeviceId>& from,
   return load;
 }
 
-std::vector<CostTable::Exchange> EdgesOf(const StageOracle& oracle, const Partition& partition,
-                                         StrategyKind kind) {
+}  // namespace
+
+std::vector<CostTable::Exchange> StageEdges(const StageOracle& oracle, const Partition& partition,
+                                            StrategyKind kind) {
   std::vector<int32_t> begins;
   for (const StageChoice& choice : partition.stages) begins.push_back(choice.begin);
   std::vector<CostTable::Exchange> edges = oracle.Exchanges(begins);
@@ -63,8 +65,6 @@ std::vector<CostTable::Exchange> EdgesOf(const StageOracle& oracle, const Partit
   std::sort(edges.begin(), edges.end(), before);
   return edges;
 }
-
-}  // namespace
 
 double Layout::Busiest(const Cluster& cluster) const {
   std::vector<double> all(cluster.links().size(), 0);
@@ -90,7 +90,7 @@ Layout MakeLayout(const StageOracle& oracle, const Partition& partition, Strateg
     layout.in_flight.push_back(choice.in_flight);
   }
   layout.devices = PlaceStages(cluster, replicas, spread);
-  for (const CostTable::Exchange& edge : EdgesOf(oracle, partition, kind)) {
+  for (const CostTable::Exchange& edge : StageEdges(oracle, partition, kind)) {
     const auto& from = layout.devices[edge.from];
     const auto& to = layout.devices[edge.to];
     const auto bytes = static_cast<double>(edge.there);

@@ -29,9 +29,14 @@ struct Layout {
   double Busiest(const Cluster& cluster) const;
 };
 
-// Stages in linear order on devices by PlaceStages, with data edges (and the chain's, for a
-// sequential strategy). Stages with `spread` have their replicas on as many nodes as there are;
-// `spread` may be empty. O(operators + edges * replicas).
+// What the stages exchange, by (from, to): the data edges and, for a sequential strategy, the
+// chain's.
+std::vector<CostTable::Exchange> StageEdges(const StageOracle& oracle, const Partition& partition,
+                                            StrategyKind kind);
+
+// Stages in linear order on devices by PlaceStages, with their StageEdges. Stages with `spread`
+// have their replicas on as many nodes as there are; `spread` may be empty. O(operators + edges *
+// replicas).
 Layout MakeLayout(const StageOracle& oracle, const Partition& partition, StrategyKind kind,
                   const std::vector<bool>& spread);
 

@@ -39,6 +39,13 @@ std::vector<double> TimeMessages(const Cluster& cluster, const Partition& partit
   return time;
 }
 
+// ns of one micro-batch's passes.
+double PassTime(const StageOracle& oracle, const StageChoice& choice) {
+  const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
+  const double time = share.Time(choice.begin, choice.end);
+  return time + (choice.recompute ? share.Forward(choice.begin, choice.end) : 0);
+}
+
 // Most samples in flight that fit into `memory`, in whole micro-batches.
 int64_t FittingSamples(const StageOracle& oracle, const StageChoice& choice, Bytes memory) {
   const StageOracle::Flow flow{choice.config.micro_batch / choice.replicas, 1,
@@ -74,10 +81,8 @@ Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const L
   double waiting = 0;  // Largest time per sample of a stage that waits for messages.
   pace.bound = layout.Busiest(cluster);
   for (const StageChoice& choice : partition.stages) {
-    const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
-    const double forward = share.Forward(choice.begin, choice.end);
-    const double own = share.Time(choice.begin, choice.end) + (choice.recompute ? forward : 0);
-    slowest = std::max(slowest, own / static_cast<double>(choice.config.micro_batch));
+    slowest = std::max(slowest,
+                       PassTime(oracle, choice) / static_cast<double>(choice.config.micro_batch));
   }
   pace.bound = std::max(pace.bound, slowest);
   size_t e = layout.edges.size();
@@ -93,7 +98,7 @@ Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const L
     }
     const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
     const double forward = share.Forward(choice.begin, choice.end);
-    const double own = share.Time(choice.begin, choice.end) + (choice.recompute ? forward : 0);
+    const double own = PassTime(oracle, choice);
     // Where receives are posted ahead, the inputs of the next forward pass arrive while a backward
     // pass runs, and the other way round. The pass before of the same direction may run meanwhile,
     // too; that is not counted, as links also carry messages that this formula does not know.
@@ -115,6 +120,28 @@ Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const L
   pace.iteration = pace.period * static_cast<double>(mini_batch) + fill;
   pace.hope = pace.bound * static_cast<double>(mini_batch) + silent_fill;
   return pace;
+}
+
+double LeastHope(const StageOracle& oracle, const Partition& partition,
+                 const std::vector<CostTable::Exchange>& edges) {
+  const std::vector<StageChoice>& stages = partition.stages;
+  std::vector<double> path(stages.size(), 0);  // From the stage to the end and back.
+  double slowest = 0;
+  size_t e = edges.size();
+  for (size_t s = stages.size(); s-- > 0;) {
+    for (; e > 0 && edges[e - 1].from == static_cast<int32_t>(s); --e) {
+      path[s] = std::max(path[s], path[edges[e - 1].to]);
+    }
+    const double own = PassTime(oracle, stages[s]);
+    path[s] += own;
+    slowest = std::max(slowest, own / static_cast<double>(stages[s].config.micro_batch));
+  }
+  double fill = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const auto b = static_cast<double>(stages[s].config.micro_batch);
+    fill = std::max(fill, path[s] - slowest * b);
+  }
+  return slowest * static_cast<double>(oracle.problem().mini_batch) + fill;
 }
 
 bool CoverMessages(const StageOracle& oracle, const Partition& partition, const Pace& pace,

@@ -23,6 +23,11 @@ struct Pace {
 Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout,
                   ReceivePosting posting = {});
 
+// No layout of the partition has less hope but for rounding. `edges`: its StageEdges. O(stages +
+// edges).
+double LeastHope(const StageOracle& oracle, const Partition& partition,
+                 const std::vector<CostTable::Exchange>& edges);
+
 // ComputeInFlight covers the compute time of the stages behind, not the messages on the way. Raises
 // the samples in flight, where memory permits, to what a round trip needs at the pace of `bound`.
 // Returns false if nothing changed. Keeps every stage at what its successors' samples in flight

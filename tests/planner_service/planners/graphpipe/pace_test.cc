@@ -76,6 +76,25 @@ TEST(PaceTest, MoreSamplesInFlightCoverMessages) {
   EXPECT_NEAR(pace.iteration, static_cast<double>(slow->iteration_time), 0.05 * pace.iteration);
 }
 
+TEST(PaceTest, LeastHopeIsTheHopeWithoutLinks) {
+  const double slow = 1e6;  // A message of a sample takes 100 ms.
+  for (const double rate : {slow, 1e9, 1e18}) {
+    SCOPED_TRACE(rate);
+    const SearchCase c(testing::ProfiledChain(5, kWork),
+                       testing::FlatCluster(8, 16 * kGiB, 0, rate), 16);
+    Partition partition = OnePerStage(5, 2);
+    partition.stages.back().recompute = true;
+    const double hope = EstimatePace(c.oracle, partition, c.Place(partition)).hope;
+    const double least =
+        LeastHope(c.oracle, partition, StageEdges(c.oracle, partition, StrategyKind::kGraph));
+    if (rate == slow) {
+      EXPECT_LT(least, hope / 2);
+    } else {
+      EXPECT_EQ(least, hope);
+    }
+  }
+}
+
 TEST(PaceTest, FollowsTheRuleOfPosting) {
   const SearchCase c(testing::ProfiledChain(4, kWork),
                      testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);

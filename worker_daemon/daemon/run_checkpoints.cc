@@ -125,6 +125,12 @@ void RunCheckpoints::DropUnfinished(int64_t kept) {
   for (const std::string& left : stagewright::DropUnfinished(root_, stay))
     Log(LogLevel::kWarning, "an unfinished checkpoint is not removed",
         {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"path", left}});
+  const v1::JobSpec& spec = prepare_.spec();
+  for (const std::string& left :
+       DropShards(spec.output_path(), run_, prepare_.generation(),
+                  /*others=*/spec.overwrite() && !goes_on_, spec.weights_path()))
+    Log(LogLevel::kWarning, "shards of an earlier run are not removed",
+        {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"path", left}});
 }
 
 absl::Status RunCheckpoints::CheckNotAborted() {

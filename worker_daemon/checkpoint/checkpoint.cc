@@ -264,6 +264,17 @@ std::vector<std::string> DropUnfinished(const std::string& root, const std::set<
   return left;
 }
 
+std::vector<std::string> DropFailed(const std::string& root, const std::set<int64_t>& steps) {
+  std::vector<std::string> left;
+  for (const int64_t step : steps) {
+    const std::string directory = CheckpointDirectory(root, step);
+    if (!IsUnfinished(directory)) continue;
+    if (const std::error_code error = RemoveCheckpoint(directory); error)
+      left.push_back(absl::StrCat(directory, ": ", error.message()));
+  }
+  return left;
+}
+
 bool ResumesOwn(const std::string& resume_path, const std::string& output_path) {
   if (resume_path.empty()) return false;
   const fs::path from = WholePath(resume_path), root = WholePath(CheckpointRoot(output_path));

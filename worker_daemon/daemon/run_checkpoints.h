@@ -87,6 +87,9 @@ class RunCheckpoints {
 
   absl::Status CheckNotAborted();
   absl::Status MayWrite();
+  // Removes what there is of checkpoints that a device here has said to have failed: they can never
+  // be whole, and their room may be what the next one lacks.
+  void DropFailed();
   bool IsDue(DeviceId device, int64_t steps);
   void AwaitGoOn(DeviceId device);
   void Loop();

@@ -1,12 +1,6 @@
 #include "worker_daemon/checkpoint/checkpoint.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -22,10 +16,9 @@
 #include "absl/strings/strip.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error_details.h"
-#include "common/base/failpoint.h"
-#include "common/base/regular_file.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/checkpoint/output_owner.h"
+#include "worker_daemon/checkpoint/own_files.h"
 #include "worker_daemon/checkpoint/slices.h"
 #include "worker_daemon/checkpoint/state_shares.h"
 
@@ -84,17 +77,8 @@ bool IsOf(const std::string& directory, const std::set<std::string>& runs) {
 
 // Whether WriteDeviceFiles or WriteManifest gives a file this name, also while it is written.
 bool IsOurs(absl::string_view name) {
-  if (absl::StartsWith(name, kManifestName)) {
-    absl::ConsumePrefix(&name, kManifestName);
-  } else {
-    if (!absl::ConsumePrefix(&name, kModelPrefix) && !absl::ConsumePrefix(&name, kOptimizerPrefix))
-      return false;
-    const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-    if (digits == 0) return false;
-    name.remove_prefix(digits);
-    if (!absl::ConsumePrefix(&name, ".safetensors")) return false;
-  }
-  return name.empty() || (name.front() == '.' && absl::EndsWith(name, ".tmp"));
+  return IsFileOrDraft(name, kManifestName) || IsFileOfDevice(name, kModelPrefix) ||
+         IsFileOfDevice(name, kOptimizerPrefix);
 }
 
 // Without links, "." and a "/" at its end, as far as it is there.
@@ -105,48 +89,10 @@ fs::path WholePath(const std::string& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-std::error_code SystemError() { return std::error_code(errno, std::generic_category()); }
-
-// The names of our files in an open directory, which is at its beginning.
-std::vector<std::string> OursIn(DIR* directory) {
-  std::vector<std::string> ours;
-  while (const dirent* entry = readdir(directory)) {
-    struct stat status;
-    if (IsOurs(entry->d_name) &&
-        fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISREG(status.st_mode))
-      ours.emplace_back(entry->d_name);
-  }
-  return ours;
-}
-
-// Files of a checkpoint, and the directory if nothing else is in it. Others' files stay, which is
-// no error, and so does all that is behind a link. In one folder from beginning to end, wherever
-// its name leads meanwhile.
-std::error_code RemoveOurs(const fs::path& directory) {
-  std::error_code unknown;
-  if (fs::is_symlink(directory, unknown)) return {};
-  const int folder = OpenFolderToWrite(directory.string());
-  DIR* entries = folder < 0 ? nullptr : fdopendir(folder);
-  std::error_code error;
-  if (entries == nullptr) {
-    error = SystemError();
-    if (folder >= 0) close(folder);
-  } else {
-    const auto remove = [&](const char* name) {
-      if (unlinkat(folder, name, 0) != 0 && errno != ENOENT) error = SystemError();
-    };
-    // The manifest goes first, so that what a crash leaves is no checkpoint.
-    remove(kManifestName);
-    STAGEWRIGHT_FAILPOINT("checkpoint.remove.begun");
-    for (const std::string& file : OursIn(entries)) {
-      if (!error) remove(file.c_str());
-    }
-    closedir(entries);
-    if (!error && rmdir(directory.c_str()) != 0 && errno != ENOTEMPTY) error = SystemError();
-  }
-  // Another worker may remove the same.
-  return error == std::errc::no_such_file_or_directory ? std::error_code() : error;
+// Files of a checkpoint, and the directory if nothing else is in it. The manifest goes first, so
+// that what a crash leaves is no checkpoint.
+std::error_code RemoveCheckpoint(const std::string& directory) {
+  return RemoveOurs(directory, IsOurs, kManifestName);
 }
 
 absl::Status CheckFile(const std::string& directory, const CheckpointFile& wanted) {
@@ -289,7 +235,7 @@ std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step,
   for (const auto& [taken, directory] : directories) {
     if (taken > step) continue;
     if (!IsUnfinished(directory) && (!IsOf(directory, runs) || stays(taken))) continue;
-    if (const std::error_code error = RemoveOurs(directory); error)
+    if (const std::error_code error = RemoveCheckpoint(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
   return left;
@@ -302,7 +248,7 @@ std::vector<std::string> ClearCheckpoints(const std::string& root, const std::st
     if (stop()) break;
     if (const auto manifest = ReadManifest(directory); manifest.ok() && manifest->run == run)
       continue;
-    if (const std::error_code error = RemoveOurs(directory); error)
+    if (const std::error_code error = RemoveCheckpoint(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
   return left;
@@ -312,7 +258,18 @@ std::vector<std::string> DropUnfinished(const std::string& root, const std::set<
   std::vector<std::string> left;
   for (const auto& [step, directory] : StepDirectories(root)) {
     if (!IsUnfinished(directory) || kept.contains(step)) continue;
-    if (const std::error_code error = RemoveOurs(directory); error)
+    if (const std::error_code error = RemoveCheckpoint(directory); error)
+      left.push_back(absl::StrCat(directory, ": ", error.message()));
+  }
+  return left;
+}
+
+std::vector<std::string> DropFailed(const std::string& root, const std::set<int64_t>& steps) {
+  std::vector<std::string> left;
+  for (const int64_t step : steps) {
+    const std::string directory = CheckpointDirectory(root, step);
+    if (!IsUnfinished(directory)) continue;
+    if (const std::error_code error = RemoveCheckpoint(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
   return left;

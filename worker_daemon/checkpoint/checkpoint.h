@@ -67,6 +67,10 @@ std::vector<std::string> ClearCheckpoints(const std::string& root, const std::st
 // PruneCheckpoints.
 std::vector<std::string> DropUnfinished(const std::string& root, const std::set<int64_t>& kept);
 
+// Removes what there is of the checkpoints after these steps, if they are unfinished. Returns as
+// PruneCheckpoints.
+std::vector<std::string> DropFailed(const std::string& root, const std::set<int64_t>& steps);
+
 // Whether who resumes from `resume_path` goes on from what is in `output_path` itself: from the
 // directory, its checkpoints, or one of them, by whatever spelling or link.
 bool ResumesOwn(const std::string& resume_path, const std::string& output_path);

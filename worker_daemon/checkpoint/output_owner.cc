@@ -8,11 +8,15 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/base/atomic_file.h"
 #include "common/base/regular_file.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
+#include "worker_daemon/checkpoint/own_files.h"
+#include "worker_daemon/checkpoint/shards.h"
 
 namespace stagewright {
 namespace {
@@ -32,17 +36,39 @@ std::string Named(const OutputOwner& owner) {
   return absl::StrCat("job \"", owner.name, "\" (", owner.job, ", run ", owner.run, ")");
 }
 
-bool HasShards(const std::string& output_path) {
+// That can be seen now.
+std::vector<fs::path> ShardDirectories(const std::string& output_path) {
+  std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator it(output_path, error), end; !error && it != end;
        it.increment(error)) {
     std::error_code unknown;
-    if (absl::StartsWith(it->path().filename().string(), kShards) && it->is_directory(unknown) &&
-        !fs::is_empty(it->path(), unknown) && !unknown)
-      return true;
+    if (absl::StartsWith(it->path().filename().string(), kShards) && it->is_directory(unknown))
+      found.push_back(it->path());
   }
-  return false;
+  return found;
 }
+
+bool HasShards(const std::string& output_path) {
+  const std::vector<fs::path> directories = ShardDirectories(output_path);
+  return std::any_of(directories.begin(), directories.end(), [](const fs::path& directory) {
+    std::error_code unknown;
+    return !fs::is_empty(directory, unknown) && !unknown;
+  });
+}
+
+// Whether a directory of that name is of a generation before this one of the run; nothing if it is
+// of another run.
+std::optional<bool> IsOfEarlier(absl::string_view name, const std::string& run,
+                                int64_t generation) {
+  int64_t found = 0;
+  if (!absl::ConsumePrefix(&name, absl::StrCat(kShards, run, "-")) ||
+      !absl::SimpleAtoi(name, &found))
+    return std::nullopt;
+  return found < generation;
+}
+
+bool IsShard(absl::string_view name) { return IsFileOfDevice(name, kShardPrefix); }
 
 }  // namespace
 
@@ -116,6 +142,33 @@ absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner
       json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   RETURN_IF_ERROR(WriteAtomically(OwnerPath(output_path), {std::as_bytes(std::span(text))}));
   return CheckOwned(output_path, owner.run, owner.generation);
+}
+
+std::string ShardDirectory(const std::string& output_path, const std::string& run,
+                           int64_t generation) {
+  return (fs::path(output_path) / absl::StrCat(kShards, run, "-", generation)).string();
+}
+
+std::vector<std::string> DropShards(const std::string& output_path, const std::string& run,
+                                    int64_t generation, bool others, const std::string& weights) {
+  // Not CheckOwned: a planner whose state is an older one may count from a lower number.
+  const auto is_owner = [&] {
+    const auto owner = ReadOwner(output_path);
+    return owner.ok() && owner->has_value() && (*owner)->run == run &&
+           (*owner)->generation == generation;
+  };
+  std::vector<std::string> left;
+  for (const fs::path& directory : ShardDirectories(output_path)) {
+    const auto earlier = IsOfEarlier(directory.filename().string(), run, generation);
+    std::error_code unknown;
+    if (!earlier.value_or(others &&
+                          !fs::equivalent(directory, fs::path(weights).parent_path(), unknown)))
+      continue;
+    if (!is_owner()) break;
+    if (const std::error_code error = RemoveOurs(directory.string(), IsShard); error)
+      left.push_back(absl::StrCat(directory.string(), ": ", error.message()));
+  }
+  return left;
 }
 
 absl::Status CheckOwned(const std::string& output_path, const std::string& run,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 
@@ -46,5 +47,17 @@ absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner
 // FAILED_PRECONDITION, naming the other job, if the directory is not that run's any more, or if a
 // later generation of it writes there.
 absl::Status CheckOwned(const std::string& output_path, const std::string& run, int64_t generation);
+
+// Where a generation of a run has the shards of the trained model until they are merged.
+std::string ShardDirectory(const std::string& output_path, const std::string& run,
+                           int64_t generation);
+
+// Removes shards that nobody merges any more: those of earlier generations of the run and, with
+// `others`, of all other runs, but for the directory that the file `weights` is in. As RemoveOurs
+// (own_files.h), and only while the output directory is this generation's. Returns what could not
+// be removed, a message each.
+std::vector<std::string> DropShards(const std::string& output_path, const std::string& run,
+                                    int64_t generation, bool others,
+                                    const std::string& weights = "");
 
 }  // namespace stagewright

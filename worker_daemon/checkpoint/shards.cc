@@ -67,7 +67,7 @@ absl::Status CheckComplete(const Graph& graph, const std::map<std::string, Tenso
 }  // namespace
 
 std::string ShardPath(const std::string& directory, DeviceId device) {
-  const std::string name = absl::StrFormat("shard-%05d.safetensors", device.value());
+  const std::string name = absl::StrFormat("%s%05d.safetensors", kShardPrefix, device.value());
   return (std::filesystem::path(directory) / name).string();
 }
 

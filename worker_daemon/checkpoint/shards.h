@@ -19,6 +19,8 @@ struct ParameterBytes {
   std::span<const std::byte> data;
 };
 
+inline constexpr char kShardPrefix[] = "shard-";
+
 // Where the shard of a device lies: "shard-00003.safetensors" in `directory`.
 std::string ShardPath(const std::string& directory, DeviceId device);
 

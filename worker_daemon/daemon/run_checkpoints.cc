@@ -125,6 +125,12 @@ void RunCheckpoints::DropUnfinished(int64_t kept) {
   for (const std::string& left : stagewright::DropUnfinished(root_, stay))
     Log(LogLevel::kWarning, "an unfinished checkpoint is not removed",
         {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"path", left}});
+  const v1::JobSpec& spec = prepare_.spec();
+  for (const std::string& left :
+       DropShards(spec.output_path(), run_, prepare_.generation(),
+                  /*others=*/spec.overwrite() && !goes_on_, spec.weights_path()))
+    Log(LogLevel::kWarning, "shards of an earlier run are not removed",
+        {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"path", left}});
 }
 
 absl::Status RunCheckpoints::CheckNotAborted() {
@@ -137,11 +143,32 @@ absl::Status RunCheckpoints::MayWrite() {
   return CheckOwned();
 }
 
+void RunCheckpoints::DropFailed() {
+  std::set<int64_t> failed;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [device, newest] : shares_) {
+      // What a device says to have skipped it may have saved before it heard that it is to wait.
+      if (device.second) continue;
+      for (const auto& [step, message] : newest) {
+        if (!message.shard_written().error().empty()) failed.insert(step);
+      }
+    }
+  }
+  for (const std::string& left : stagewright::DropFailed(root_, failed))
+    Log(LogLevel::kWarning, "a failed checkpoint is not removed",
+        {{"job", prepare_.job()}, {"generation", prepare_.generation()}, {"path", left}});
+}
+
 void RunCheckpoints::AddTo(DeviceJob& spec) {
   spec.resume = resume_;
   // The planner may ask for one whatever the job's policy.
   spec.checkpoint_root = root_;
-  spec.may_write = [this] { return MayWrite(); };
+  spec.may_write = [this] {
+    const absl::Status may_write = MayWrite();
+    if (may_write.ok()) DropFailed();
+    return may_write;
+  };
   spec.writer = {run_, prepare_.generation()};
   const DeviceId device = spec.device;
   spec.checkpoint_due = [this, device](int64_t steps) { return IsDue(device, steps); };

@@ -46,9 +46,10 @@ class RunCheckpoints {
   absl::Status TakeOutput();
   // FAILED_PRECONDITION if it is not any more.
   absl::Status CheckOwned() const;
-  // Before any device saves, when all workers have resumed: removes what earlier generations have
-  // left unfinished, which takes room and would do so for long, but for the checkpoint after so
-  // many steps. Where that fails, a warning is logged.
+  // When all workers have resumed and no device has saved yet, or all devices have ended: removes
+  // checkpoints that are unfinished, which take room and would do so for long, but for the one
+  // after so many steps, and shards that earlier runs have not merged (DropShards). Where that
+  // fails, a warning is logged.
   void DropUnfinished(int64_t kept);
 
   // Completes the spec of a device: what to resume from, and when to save.
@@ -86,6 +87,9 @@ class RunCheckpoints {
 
   absl::Status CheckNotAborted();
   absl::Status MayWrite();
+  // Removes what there is of checkpoints that a device here has said to have failed: they can never
+  // be whole, and their room may be what the next one lacks.
+  void DropFailed();
   bool IsDue(DeviceId device, int64_t steps);
   void AwaitGoOn(DeviceId device);
   void Loop();

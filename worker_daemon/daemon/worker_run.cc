@@ -12,6 +12,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/error_details.h"
 #include "common/log/log.h"
+#include "worker_daemon/checkpoint/output_owner.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
 #include "worker_daemon/daemon/places/path_checks.h"
@@ -330,6 +331,9 @@ absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
 
 absl::StatusOr<std::string> WorkerRun::RunDevice(Device& device) {
   RETURN_IF_ERROR(device.runner->Run());
+  RETURN_IF_ERROR(checkpoints_.CheckOwned());
+  // A generation that was about to end may have removed it, since it was empty.
+  RETURN_IF_ERROR(MakeDirectories(ShardDirectory()));
   ASSIGN_OR_RETURN(std::string shard, device.runner->WriteShard(ShardDirectory()));
   {
     absl::MutexLock lock(&mutex_);
@@ -386,6 +390,7 @@ absl::Status WorkerRun::DoMerge(const v1::Merge& message) {
   RETURN_IF_ERROR(CheckPaths(places_.roots, message));
   checkpoints_.AwaitCompleted();  // Done with this run, nothing of it may be left undone.
   RETURN_IF_ERROR(checkpoints_.CheckOwned());
+  checkpoints_.DropUnfinished(/*kept=*/0);  // All devices have saved; the model needs room.
   const std::vector<std::string> shards(message.shards().begin(), message.shards().end());
   ASSIGN_OR_RETURN(
       const RunWeights original,
@@ -405,8 +410,7 @@ absl::Status WorkerRun::DoMerge(const v1::Merge& message) {
 }
 
 std::string WorkerRun::ShardDirectory() const {
-  return absl::StrCat(prepare_.spec().output_path(), "/shards-", RunOf(prepare_), "-",
-                      generation());
+  return stagewright::ShardDirectory(prepare_.spec().output_path(), RunOf(prepare_), generation());
 }
 
 void WorkerRun::RemoveShards() {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@ namespace stagewright::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class OutputOwnerTest : public ::testing::Test {
@@ -35,6 +37,21 @@ class OutputOwnerTest : public ::testing::Test {
     const absl::Status status = MayTakeOutput(output_, run);
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     return std::string(status.message());
+  }
+
+  void WriteShard(const std::string& of, const std::string& name) const {
+    std::filesystem::create_directories(output_ + "/shards-" + of);
+    WriteBytes(output_ + "/shards-" + of + "/" + name, "trained");
+  }
+  // Whose there are.
+  std::vector<std::string> ShardDirectories() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(output_)) {
+      std::string name = entry.path().filename().string();
+      if (name.rfind("shards-", 0) == 0) found.push_back(name.substr(7));
+    }
+    std::sort(found.begin(), found.end());
+    return found;
   }
 
   const TempDirectory directory_;
@@ -192,6 +209,48 @@ TEST_F(OutputOwnerTest, WhoPreparedLastWritesOverCheckpointsOfHigherGenerations)
   owner.generation = 3;
   ASSERT_EQ(TakeOutput(output_, owner, OthersResults::kCleared), absl::OkStatus());
   EXPECT_EQ(write(3), absl::OkStatus());
+}
+
+TEST_F(OutputOwnerTest, ShardsThatNobodyMergesAnyMoreGo) {
+  OutputOwner owner = first_;
+  owner.generation = 3;
+  ASSERT_EQ(TakeOutput(output_, owner, OthersResults::kRefused), absl::OkStatus());
+  for (const char* shards : {"jobs-7-a1-1", "jobs-7-a1-2", "jobs-7-a1-3", "jobs-7-a1-4",
+                             "jobs-7-a1-1-2", "jobs-7-b2-1", "3"})
+    WriteShard(shards, "shard-00000.safetensors");
+  WriteShard("jobs-7-a1-1", "shard-00001.safetensors.12345678.tmp");
+  WriteShard("jobs-7-a1-2", "notes.txt");
+  std::filesystem::create_directories(output_ + "/shards-jobs-7-a1-0");
+  const std::string others = directory_.File("others");
+  std::filesystem::create_directories(others);
+  WriteBytes(others + "/shard-00000.safetensors", "of another job");
+  std::filesystem::create_directory_symlink(others, output_ + "/shards-jobs-7-c3-1");
+  WriteBytes(output_ + "/shards-of-tests", "a file");
+  // Those of its own run that are of before it, and its files only.
+  EXPECT_THAT(DropShards(output_, first_.run, 3, /*others=*/false), ::testing::IsEmpty());
+  EXPECT_THAT(ShardDirectories(),
+              ElementsAre("3", "jobs-7-a1-1-2", "jobs-7-a1-2", "jobs-7-a1-3", "jobs-7-a1-4",
+                          "jobs-7-b2-1", "jobs-7-c3-1", "of-tests"));
+  EXPECT_FALSE(std::filesystem::exists(output_ + "/shards-jobs-7-a1-2/shard-00000.safetensors"));
+  // And those of other runs, but for what the job begins with.
+  EXPECT_THAT(DropShards(output_, first_.run, 3, /*others=*/true,
+                         output_ + "/./shards-3/shard-00000.safetensors"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(ShardDirectories(), ElementsAre("3", "jobs-7-a1-2", "jobs-7-a1-3", "jobs-7-a1-4",
+                                              "jobs-7-c3-1", "of-tests"));
+  EXPECT_TRUE(std::filesystem::exists(others + "/shard-00000.safetensors"));
+}
+
+TEST_F(OutputOwnerTest, WhoIsNotTheOwnerLeavesAllShards) {
+  OutputOwner owner = first_;
+  owner.generation = 3;
+  WriteShard("jobs-7-a1-1", "shard-00000.safetensors");
+  EXPECT_THAT(DropShards(output_, first_.run, 3, /*others=*/true), ::testing::IsEmpty());
+  ASSERT_EQ(TakeOutput(output_, owner, OthersResults::kKept), absl::OkStatus());
+  for (const int64_t generation : {2, 4})
+    EXPECT_THAT(DropShards(output_, first_.run, generation, /*others=*/true), ::testing::IsEmpty());
+  EXPECT_THAT(DropShards(output_, second_.run, 3, /*others=*/true), ::testing::IsEmpty());
+  EXPECT_THAT(ShardDirectories(), ElementsAre("jobs-7-a1-1"));
 }
 
 TEST_F(OutputOwnerTest, APlaceThatCannotBeMadeIsNamed) {

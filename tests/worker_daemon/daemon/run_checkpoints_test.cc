@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 #include <vector>
@@ -361,6 +362,38 @@ TEST_F(RunCheckpointsTest, WhatEarlierGenerationsLeftUnfinishedGoesBeforeAnyDevi
   EXPECT_FALSE(std::filesystem::exists(Directory(20)));
   EXPECT_TRUE(std::filesystem::exists(Directory(30)));
   EXPECT_TRUE(std::filesystem::exists(Directory(40)));
+}
+
+TEST_F(RunCheckpointsTest, SharesOfAFailedCheckpointMakeRoomForTheNext) {
+  const auto checkpoints = Taken();
+  DeviceJob job;
+  job.device = DeviceId(1);
+  job.program = std::make_shared<Program>();
+  checkpoints->AddTo(job);
+  const auto share = [&](int64_t step) { return Directory(step) + "/model-00000.safetensors"; };
+  for (const int64_t step : {10, 20, 30, 40}) {
+    std::filesystem::create_directories(Directory(step));
+    std::ofstream(share(step)) << "of another device";
+  }
+  const auto tell = [&](int64_t step, const char* error, bool skipped) {
+    CheckpointReport report;
+    report.step = step;
+    report.skipped = skipped;
+    if (*error != '\0') report.status = absl::UnavailableError(error);
+    job.on_checkpoint(report);
+  };
+  tell(10, "", false);  // Another device may still write its share.
+  tell(20, "no space left", false);
+  tell(30, "no space left", true);
+  ASSERT_EQ(job.may_write(), absl::OkStatus());
+  for (const int64_t step : {10, 30, 40}) EXPECT_TRUE(std::filesystem::exists(share(step))) << step;
+  EXPECT_FALSE(std::filesystem::exists(Directory(20)));
+  tell(40, "no space left", false);
+  v1::Prepare later = prepare_;
+  later.set_generation(2);
+  const auto owner = Taken(later);
+  EXPECT_FALSE(job.may_write().ok());
+  EXPECT_TRUE(std::filesystem::exists(share(40))) << "it may be the owner's";
 }
 
 TEST_F(RunCheckpointsTest, ARunThatIsOverBeginsToWriteNothing) {

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "tests/worker_daemon/daemon/no_metrics.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/checkpoint/output_owner.h"
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
 
@@ -142,7 +144,10 @@ class WorkerRunTest : public ::testing::Test {
         [&](v1::ConnectRequest report) {
           absl::MutexLock lock(&mutex);
           ended = report.has_finished() || report.has_failed() || report.has_merged();
-          if (report.has_progress()) progress_.push_back(report.progress());
+          if (report.has_progress()) {
+            progress_.push_back(report.progress());
+            if (on_progress_) on_progress_();
+          }
           if (report.has_steps_so_far()) steps_so_far_ = report.steps_so_far();
           if (report.has_shard_written()) ++shares_told_;
           last = std::move(report);
@@ -181,6 +186,7 @@ class WorkerRunTest : public ::testing::Test {
   Places places_;
   std::optional<v1::Merge> merge_;  // Told once it has finished, with its shards.
   v1::ConnectPeers peers_;
+  std::function<void()> on_progress_;  // Before the device goes on.
   rlim_t most_in_a_file_ = RLIM_INFINITY;
   Bytes memory_ = kGiB;
 };
@@ -234,6 +240,64 @@ TEST_F(WorkerRunTest, WhatEarlierRunsLeftUnfinishedGoesBeforeTraining) {
   EXPECT_TRUE(RunToTheEnd().has_finished());
   EXPECT_FALSE(std::filesystem::exists(root + "/step-0000000020"));
   EXPECT_TRUE(std::filesystem::exists(root + "/step-0000000040/model-00000.safetensors"));
+}
+
+TEST_F(WorkerRunTest, ShardsThatEarlierGenerationsLeftGoBeforeTraining) {
+  const std::string output = prepare_.spec().output_path();
+  std::filesystem::remove_all(output);
+  const auto leave = [&](const std::string& whose) {
+    std::filesystem::create_directories(output + "/shards-" + whose);
+    std::ofstream(output + "/shards-" + whose + "/shard-00001.safetensors") << "trained";
+  };
+  const auto is_there = [&](const std::string& whose) {
+    return std::filesystem::exists(output + "/shards-" + whose + "/shard-00001.safetensors");
+  };
+  ASSERT_TRUE(RunToTheEnd().has_finished());
+  prepare_.set_generation(4);
+  for (const char* whose : {"jobs-1-a1-3", "jobs-1-a1-5", "jobs-2-b2-1"}) leave(whose);
+  EXPECT_TRUE(RunToTheEnd().has_finished());
+  EXPECT_FALSE(std::filesystem::exists(Shards())) << "those of generation 3";
+  EXPECT_TRUE(is_there("jobs-1-a1-5"));
+  EXPECT_TRUE(is_there("jobs-2-b2-1"));
+  prepare_.set_run("jobs-3-c3");
+  prepare_.mutable_spec()->set_overwrite(true);
+  EXPECT_TRUE(RunToTheEnd().has_finished());
+  EXPECT_FALSE(is_there("jobs-1-a1-5"));
+  EXPECT_FALSE(is_there("jobs-2-b2-1"));
+}
+
+TEST_F(WorkerRunTest, AMergeRemovesWhatIsLeftOfEarlierGenerationsAndOfCheckpoints) {
+  const std::string output = prepare_.spec().output_path();
+  std::filesystem::remove_all(output);
+  const std::string shards = output + "/shards-jobs-1-a1-2", step = output + "/checkpoints/step-1";
+  on_progress_ = [&] {  // After the run has begun.
+    for (const std::string& directory : {shards, step})
+      std::filesystem::create_directories(directory);
+    std::ofstream(shards + "/shard-00001.safetensors") << "of a worker that was not heard of";
+    std::ofstream(step + "/model-00001.safetensors") << "of a checkpoint that failed";
+  };
+  merge_.emplace().set_job("jobs/1");
+  merge_->set_generation(3);
+  merge_->set_checkpoint_path(output + "/model.safetensors");
+  ASSERT_TRUE(RunToTheEnd().has_merged());
+  EXPECT_FALSE(std::filesystem::exists(shards));
+  EXPECT_FALSE(std::filesystem::exists(step));
+}
+
+TEST_F(WorkerRunTest, ShardsOfARunThatHasLostTheDirectoryAreNotWritten) {
+  std::filesystem::remove_all(prepare_.spec().output_path());
+  on_progress_ = [&] {
+    EXPECT_EQ(TakeOutput(prepare_.spec().output_path(), {"jobs-1-a1", "jobs/1", "", 4},
+                         OthersResults::kRefused),
+              absl::OkStatus());
+  };
+  EXPECT_THAT(Failure(), HasSubstr("is generation 4's of this job"));
+  EXPECT_FALSE(std::filesystem::exists(Shards()));
+}
+
+TEST_F(WorkerRunTest, ShardsAreWrittenThoughTheirEmptyDirectoryWasRemoved) {
+  on_progress_ = [&] { std::filesystem::remove(Shards()); };
+  EXPECT_TRUE(RunToTheEnd().has_finished());
 }
 
 TEST_F(WorkerRunTest, ARunThatEndsWellLeavesItsShardsToTheMerge) {

@@ -222,6 +222,7 @@ absl::Status JobManager::StartReplanner(ReplanProblem problem) {
 }
 
 absl::Status JobManager::Recover() {
+  profiles_->Read().IgnoreError();  // So that no plan waits for the store. They are a help only.
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(life_.Recover());
   // Where there were jobs, there were workers, which come back.
@@ -364,8 +365,8 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   v1::PlanBasis now =
       BasisOf(problem, cluster.has_value() ? DevicesOf(*cluster) : std::vector<v1::BasisDevice>());
   if (cluster.has_value()) SetLinks(*cluster, now);
-  ASSIGN_OR_RETURN(const OperatorProfile known, profiles_->Read());
-  SetProfiles(known, now);
+  ASSIGN_OR_RETURN(const auto known, profiles_->Read());
+  SetProfiles(*known, now);
   const absl::Status changed = stagewright::CheckBasis(basis, now);
   absl::MutexLock lock(&mutex_);
   if (!MayComeBack(of_plan, devices, worker_events_)) return changed;

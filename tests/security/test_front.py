@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 class Front:
     """HAProxy with the configuration that deploy/ has, before a planner that asks for certificates and takes tokens."""
 
-    def __init__(self, path, folder, **changed):
+    def __init__(self, path, folder, inter=None, **changed):
         self.planner = Planner(path, *tls(folder, "planner"), "--token-file", folder / "tokens")
         self.address = f"127.0.0.1:{free_port()}"
         self.health = f"127.0.0.1:{free_port()}"
@@ -54,6 +54,9 @@ class Front:
         for setting, value in changed.items():
             text, found = re.subn(rf"^( *{setting.replace('_', ' ')}) .*$", rf"\1 {value}", text, flags=re.MULTILINE)
             assert found == 1, setting
+        if inter:
+            text, found = re.subn(r" inter \w+ ", f" inter {inter} ", text)
+            assert found == 1
         (path / "haproxy.cfg").write_text(text)
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen([program, "-db", "-f", path / "haproxy.cfg"], env=environment, stdout=log, stderr=log)
@@ -145,7 +148,29 @@ def test_silence_ends_a_connection_and_no_watch(tmp_path, folder):
         front.close()
 
 
-def test_watches_end_when_the_planner_hangs(front):
+def checks():
+    """Seconds for an answer, how many in a row are missing until the planner is given up, seconds until it is asked again."""
+    numbers = [int(re.search(rf" {word} (\d+)", CONFIG.read_text()).group(1)) for word in ("inter", "fall", "fastinter")]
+    return tuple(numbers)
+
+
+def test_a_planner_has_as_long_to_answer_as_is_said():
+    inter, fall, fastinter = checks()
+    assert inter * fall >= 15
+    # One whose port is closed is found out in the next check, and two after it.
+    assert inter + fastinter * (fall - 1) <= 7
+    said = " ".join((ROOT / "docs" / "security.md").read_text().split())
+    assert f"asks the planner's health service every {inter} seconds" in said
+    assert f"left {fall} questions in a row without an answer for {inter} seconds each" in said
+
+
+def test_watches_end_when_the_planner_hangs(tmp_path, folder):
+    with contextlib.closing(Front(tmp_path, folder, inter="1s")) as front:
+        _, fall, _ = checks()
+        hang(front, at_least=fall)
+
+
+def hang(front, at_least):
     stubs = front.stubs()
     name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.name
     watch = stubs.WatchJob(jobs_pb.WatchJobRequest(name=name), timeout=60)
@@ -156,7 +181,7 @@ def test_watches_end_when_the_planner_hangs(front):
         with pytest.raises(grpc.RpcError) as failure:
             next(watch)
         assert failure.value.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
-        assert time.monotonic() - start < 20
+        assert at_least <= time.monotonic() - start < 20
         assert code_of(stubs.ListJobs, jobs_pb.ListJobsRequest())[0] == "UNAVAILABLE"
     finally:
         front.planner.process.send_signal(signal.SIGCONT)

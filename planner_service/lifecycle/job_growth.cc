@@ -157,12 +157,12 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
     if (device.job.empty() && SizeOf(offered) < room.more)
       offered.push_back(device.QualifiedName());
   }
-  // Profiles are read for those only that may be planned anew: this is asked at every change.
+  // The rest is for those only that may be planned anew: this is asked at every change.
   if (offered.empty() || !record.growth_pauses.MayLook(offered, Now())) return false;
   const auto known = records_.profiles().Read();
   if (!known.ok()) return false;
   auto problem = ProblemOf(record, devices, static_cast<size_t>(growth.has + room.more),
-                           registry_->Links(), *known);
+                           registry_->Links(), **known);
   if (!problem.ok()) {
     Say(records_, record,
         StaysOn(growth.has, growth.wants, std::string(problem.status().message())));

@@ -257,12 +257,12 @@ absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duratio
   if (found == nullptr) return NotRunning(number, records_.StateOf(number));
   JobRecord& record = *found;
   if (record.seeks_growth) StopSeeking(record);  // Who asks comes first.
-  ASSIGN_OR_RETURN(const OperatorProfile known, records_.profiles().Read());
+  ASSIGN_OR_RETURN(const auto known, records_.profiles().Read());
   const std::vector<RegisteredDevice> devices = DevicesToReplanFor(
       record, Queue().state, options_.quotas, registry_->Devices(/*free_only=*/false));
   const int32_t most = record.job.request == nullptr ? 0 : record.job.request->num_devices;
   ASSIGN_OR_RETURN(ReplanProblem problem, ProblemOf(record, devices, static_cast<size_t>(most),
-                                                    registry_->Links(), known));
+                                                    registry_->Links(), *known));
   if (limit <= absl::ZeroDuration()) limit = options_.planning_timeout;
   problem.context = std::make_shared<SearchContext>(SearchContext::Clock::now() +
                                                     absl::ToChronoNanoseconds(limit));

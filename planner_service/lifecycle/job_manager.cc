@@ -72,6 +72,28 @@ absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
 }
 
+// What a plan for the job on these devices would be made from now.
+absl::StatusOr<v1::PlanBasis> BasisNow(const v1::JobSpec& spec,
+                                       const std::vector<RegisteredDevice>& devices,
+                                       const LinkTable& links, const ProfileStore& profiles) {
+  v1::PlanningProblem problem;
+  *problem.mutable_graph() = spec.graph();
+  problem.set_mini_batch(spec.mini_batch());
+  problem.set_optimizer(spec.optimizer().kind());
+  problem.set_precision(spec.precision());
+  v1::PlanBasis basis;
+  if (devices.empty()) {
+    basis = BasisOf(problem, {});
+  } else {
+    ASSIGN_OR_RETURN(const Cluster cluster, JobCluster(devices, links));
+    basis = BasisOf(problem, DevicesOf(cluster));
+    SetLinks(cluster, basis);
+  }
+  ASSIGN_OR_RETURN(const auto known, profiles.Read());
+  SetProfiles(*known, basis);
+  return basis;
+}
+
 // Null if it has ended.
 const JobRecord* LiveOf(const JobLife& life, int64_t number) {
   const auto live = life.records().live().find(number);
@@ -222,6 +244,7 @@ absl::Status JobManager::StartReplanner(ReplanProblem problem) {
 }
 
 absl::Status JobManager::Recover() {
+  profiles_->Read().IgnoreError();  // So that no plan waits for the store. They are a help only.
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(life_.Recover());
   // Where there were jobs, there were workers, which come back.
@@ -340,16 +363,6 @@ absl::Status JobManager::CheckDevices(const JobRequest& request,
 
 absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
                                     const std::string& request_id) const {
-  {
-    absl::MutexLock lock(&mutex_);
-    // Its answer is the job that there is, or that the id was for something else.
-    if (life_.Knows(request_id)) return absl::OkStatus();
-  }
-  v1::PlanningProblem problem;
-  *problem.mutable_graph() = spec.graph();
-  problem.set_mini_batch(spec.mini_batch());
-  problem.set_optimizer(spec.optimizer().kind());
-  problem.set_precision(spec.precision());
   // Those alone that the plan's cluster had: what links do depends on who shares them.
   std::set<std::string> of_plan;
   for (const v1::BasisDevice& device : basis.devices()) of_plan.insert(device.name());
@@ -357,17 +370,12 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   std::erase_if(devices, [&](const RegisteredDevice& device) {
     return !of_plan.contains(device.QualifiedName());
   });
-  std::optional<Cluster> cluster;
-  if (!devices.empty()) {
-    ASSIGN_OR_RETURN(cluster, JobCluster(devices, registry_->Links()));
-  }
-  v1::PlanBasis now =
-      BasisOf(problem, cluster.has_value() ? DevicesOf(*cluster) : std::vector<v1::BasisDevice>());
-  if (cluster.has_value()) SetLinks(*cluster, now);
-  ASSIGN_OR_RETURN(const OperatorProfile known, profiles_->Read());
-  SetProfiles(known, now);
-  const absl::Status changed = stagewright::CheckBasis(basis, now);
+  const auto now = BasisNow(spec, devices, registry_->Links(), *profiles_);
+  const absl::Status changed = now.ok() ? stagewright::CheckBasis(basis, *now) : absl::OkStatus();
   absl::MutexLock lock(&mutex_);
+  // Its answer is the job that there is by now, or that the id was for something else.
+  if (life_.Knows(request_id)) return absl::OkStatus();
+  RETURN_IF_ERROR(now.status());
   if (!MayComeBack(of_plan, devices, worker_events_)) return changed;
   return Lacking(changed, workers_back_by_ - std::max(absl::Now(), ticked_));
 }

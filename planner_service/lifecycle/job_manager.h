@@ -44,7 +44,7 @@ class JobManager {
   absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id) const;
   // ABORTED as CheckBasis (plan_basis.h) if a plan for the job that was made from that is none any
   // more for the connected workers and what was measured; UNAVAILABLE as Submit. OK if the
-  // request_id is known: Submit then returns a job that was taken, whatever is connected now.
+  // request_id is known by then: Submit returns a job that was taken, whatever is connected now.
   absl::Status CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
                           const std::string& request_id) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;

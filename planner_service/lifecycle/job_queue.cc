@@ -336,7 +336,7 @@ bool JobLife::Plan(JobRecord& record, const StartingJob& start, const JobQueue& 
   job.warnings.clear();
   auto known = records_.profiles().Read();
   if (!known.ok()) job.Warn(absl::StrCat("planned without profiles: ", known.status().message()));
-  auto profile = std::make_shared<const OperatorProfile>(known.ok() ? ProfileOf(devices, *known)
+  auto profile = std::make_shared<const OperatorProfile>(known.ok() ? ProfileOf(devices, **known)
                                                                     : OperatorProfile());
   if (const auto plan = record.ahead.Find(PlanSource(*cluster, *profile)); plan != nullptr) {
     TakePlan(records_, *registry_, record, ToProto(*plan, *cluster));

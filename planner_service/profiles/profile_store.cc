@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -32,41 +33,101 @@ void AddOlder(const MeasuredOperator& older, MeasuredOperator& newer) {
 
 }  // namespace
 
-absl::Status ProfileStore::Write(const OperatorProfile& profile) {
-  std::vector<Mutation> batch;
-  bool by_itself = false;
-  for (const auto& [device, operators] : profile.devices) {
-    for (const auto& [signature, measured] : operators) {
-      const bool of_job = !measured.job.empty();
-      by_itself |= !of_job;
-      const std::string key = KeyOf(device, signature, of_job);
-      MeasuredOperator kept = measured;
-      v1::DeviceProfile stored;
-      OperatorProfile older;
-      const auto before = of_job ? store_->Read(key) : absl::NotFoundError("");
-      if (before.ok() && stored.ParseFromString(*before) && Merge(stored, older).ok())
-        AddOlder(older.devices[device][signature], kept);
-      batch.push_back({key, ToProto(device, {{signature, kept}}).SerializeAsString()});
-    }
-  }
-  if (batch.empty()) return absl::OkStatus();
-  absl::Status written = store_->Write(batch);
-  // Even if it failed: a store on another machine may not have said that it has it.
-  if (by_itself) ++version_;
-  return written;
-}
-
-absl::StatusOr<OperatorProfile> ProfileStore::Read() const {
-  OperatorProfile profile;
-  for (const absl::string_view kind : {kOfJobs, kProfiles}) {
-    ASSIGN_OR_RETURN(const auto entries, store_->Scan(std::string(kind)));
-    for (const auto& [key, value] : entries) {
+ProfileStore::Copy ProfileStore::ReadStore() const {
+  auto entries = std::make_shared<Entries>();
+  for (const bool of_job : {true, false}) {
+    OperatorProfile& profile = of_job ? entries->of_jobs : entries->known;
+    if (!of_job) profile = entries->of_jobs;
+    ASSIGN_OR_RETURN(const auto found, store_->Scan(std::string(of_job ? kOfJobs : kProfiles)));
+    for (const auto& [key, value] : found) {
       v1::DeviceProfile entry;
       if (!entry.ParseFromString(value) || !Merge(entry, profile).ok())
         return absl::DataLossError(absl::StrCat("store: entry ", key, " is damaged"));
     }
   }
-  return profile;
+  return entries;
+}
+
+ProfileStore::Copy ProfileStore::TakeCopy() const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (copy_.has_value()) return *copy_;
+  }
+  Copy copy = ReadStore();
+  // What is damaged stays so until it is written anew.
+  if (copy.ok() || absl::IsDataLoss(copy.status())) {
+    absl::MutexLock lock(&mutex_);
+    copy_ = copy;
+  }
+  return copy;
+}
+
+std::optional<MeasuredOperator> ProfileStore::Older(const Copy& copy, const ProfiledDevice& device,
+                                                    const std::string& signature) const {
+  OperatorProfile one;
+  if (!copy.ok()) {  // Because of others perhaps.
+    const auto value = store_->Read(KeyOf(device, signature, /*of_job=*/true));
+    v1::DeviceProfile entry;
+    if (!value.ok() || !entry.ParseFromString(*value) || !Merge(entry, one).ok())
+      return std::nullopt;
+  }
+  const OperatorProfile& of_jobs = copy.ok() ? (*copy)->of_jobs : one;
+  const auto operators = of_jobs.devices.find(device);
+  if (operators == of_jobs.devices.end()) return std::nullopt;
+  const auto found = operators->second.find(signature);
+  if (found == operators->second.end()) return std::nullopt;
+  return found->second;
+}
+
+absl::Status ProfileStore::Write(const OperatorProfile& profile) {
+  absl::MutexLock writing(&writing_);
+  const Copy before = TakeCopy();
+  std::vector<Mutation> batch;
+  OperatorProfile by_itself, of_jobs;
+  for (const auto& [device, operators] : profile.devices) {
+    for (const auto& [signature, measured] : operators) {
+      const bool of_job = !measured.job.empty();
+      MeasuredOperator& kept = (of_job ? of_jobs : by_itself).devices[device][signature];
+      kept = measured;
+      if (of_job) {
+        const auto older = Older(before, device, signature);
+        if (older.has_value()) AddOlder(*older, kept);
+      }
+      batch.push_back({KeyOf(device, signature, of_job),
+                       ToProto(device, {{signature, kept}}).SerializeAsString()});
+    }
+  }
+  if (batch.empty()) return absl::OkStatus();
+  absl::Status written = store_->Write(batch);
+  if (written.ok() || absl::IsDeadlineExceeded(written)) {
+    std::optional<Copy> after;
+    if (written.ok() && before.ok()) {
+      auto entries = std::make_shared<Entries>(**before);
+      Merge(of_jobs, entries->of_jobs);
+      Merge(of_jobs, entries->known);
+      Merge(by_itself, entries->known);
+      after = std::move(entries);
+    }
+    absl::MutexLock lock(&mutex_);
+    copy_ = std::move(after);
+  }
+  // Even if it failed: a store on another machine may not have said that it has it.
+  if (!by_itself.empty()) ++version_;
+  return written;
+}
+
+absl::StatusOr<std::shared_ptr<const OperatorProfile>> ProfileStore::Read() const {
+  std::optional<Copy> copy;
+  {
+    absl::MutexLock lock(&mutex_);
+    copy = copy_;
+  }
+  if (!copy.has_value()) {
+    absl::MutexLock writing(&writing_);
+    copy = TakeCopy();
+  }
+  RETURN_IF_ERROR(copy->status());
+  return std::shared_ptr<const OperatorProfile>(**copy, &(**copy)->known);
 }
 
 }  // namespace stagewright

@@ -62,7 +62,8 @@ std::optional<int64_t> NameProfiles(const ProfileStore& profiles, v1::PlanRespon
   const int64_t version = profiles.version();  // Before it is read, which may be of a later one.
   if (!response.has_basis()) return version;
   const auto known = profiles.Read();
-  SetProfiles(known.ok() ? *known : OperatorProfile(), *response.mutable_basis());
+  const OperatorProfile none;
+  SetProfiles(known.ok() ? **known : none, *response.mutable_basis());
   return known.ok() ? std::optional(version) : std::nullopt;
 }
 

@@ -92,7 +92,7 @@ grpc::ServerUnaryReactor* ProfileRpc::ListProfiles(grpc::CallbackServerContext* 
                                                    v1::ListProfilesResponse* response) {
   const auto known = profiling_->store().Read();
   if (!known.ok()) return Done(context, ToldOfRead(known.status()));
-  for (const auto& [device, operators] : known->devices) {
+  for (const auto& [device, operators] : (*known)->devices) {
     v1::ProfileSummary* summary = response->add_profiles();
     summary->set_device_kind(device.kind);
     summary->set_software(device.software);
@@ -113,7 +113,7 @@ grpc::ServerUnaryReactor* ProfileRpc::ExportProfiles(grpc::CallbackServerContext
                                                      v1::ExportProfilesResponse* response) {
   const auto known = profiling_->store().Read();
   if (!known.ok()) return Done(context, ToldOfRead(known.status()));
-  for (const auto& [device, operators] : known->devices)
+  for (const auto& [device, operators] : (*known)->devices)
     *response->add_profiles() = ToProto(device, operators);
   return Done(context, absl::OkStatus());
 }

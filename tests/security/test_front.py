@@ -21,9 +21,9 @@ from stagewright.proto import event_pb, jobs_pb
 
 CONFIG = ROOT / "deploy" / "kubernetes" / "front" / "haproxy.cfg"
 ELSEWHERE = "127.0.0.2"  # The attacker's address: limits are by address.
-# How often the proxy looks whether the planner answers. One that is as busy as this machine may not answer three times in a
-# row, and all calls end: only tests of that are for the deployment's value.
-CHECKS, FEWER_CHECKS = " inter 2s ", " inter 1m "
+# How long the proxy waits for the planner to say that it lives. One that is as busy as this machine may not answer three times
+# in a row, and all calls end: only tests of that are for the deployment's value.
+SELDOM = "1m"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 class Front:
     """HAProxy with the configuration that deploy/ has, before a planner that asks for certificates and takes tokens."""
 
-    def __init__(self, path, folder, looks=CHECKS, **changed):
+    def __init__(self, path, folder, inter=None, **changed):
         self.planner = Planner(path, *tls(folder, "planner"), "--token-file", folder / "tokens")
         self.address, self.health = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.log_file = path / "haproxy.log"
@@ -53,11 +53,12 @@ class Front:
             "PLANNER_ADDRESS": self.planner.address, "PLANNER_NAME": "localhost", "PLANNER_CA": str(folder / "ca.pem"),
         }  # fmt: skip
         text = CONFIG.read_text()
-        assert text.count(CHECKS) == 1
-        text = text.replace(CHECKS, looks)
         for setting, value in changed.items():
             text, found = re.subn(rf"^( *{setting.replace('_', ' ')}) .*$", rf"\1 {value}", text, flags=re.MULTILINE)
             assert found == 1, setting
+        if inter:
+            text, found = re.subn(r" inter \w+ ", f" inter {inter} ", text)
+            assert found == 1
         (path / "haproxy.cfg").write_text(text)
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen([program, "-db", "-f", path / "haproxy.cfg"], env=environment, stdout=log, stderr=log)
@@ -81,7 +82,7 @@ class Front:
 
 @pytest.fixture
 def front(tmp_path, folder):
-    front = Front(tmp_path, folder, looks=FEWER_CHECKS)
+    front = Front(tmp_path, folder, inter=SELDOM)
     yield front
     front.close()
 
@@ -138,7 +139,7 @@ def test_one_address_does_not_take_all_places(front):
 
 
 def test_silence_ends_a_connection_and_no_watch(tmp_path, folder):
-    front = Front(tmp_path, folder, looks=FEWER_CHECKS, timeout_client="2s")
+    front = Front(tmp_path, folder, inter=SELDOM, timeout_client="2s")
     try:
         stubs = front.stubs()
         name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.name
@@ -156,20 +157,46 @@ def test_silence_ends_a_connection_and_no_watch(tmp_path, folder):
         front.close()
 
 
-def test_watches_end_when_the_planner_hangs(looking_front):
-    front = looking_front
-    stubs = front.stubs()
+def checks():
+    """Seconds for an answer, how many in a row are missing until the planner is given up, seconds until it is asked again."""
+    numbers = [int(re.search(rf" {word} (\d+)", CONFIG.read_text()).group(1)) for word in ("inter", "fall", "fastinter")]
+    return tuple(numbers)
+
+
+def test_a_planner_has_as_long_to_answer_as_is_said():
+    inter, fall, fastinter = checks()
+    assert inter * fall >= 15
+    # One whose port is closed is found out in the next check, and two after it.
+    assert inter + fastinter * (fall - 1) <= 7
+    said = " ".join((ROOT / "docs" / "security.md").read_text().split())
+    assert f"asks the planner's health service every {inter} seconds" in said
+    assert f"left {fall} questions in a row without an answer for {inter} seconds each" in said
+
+
+@pytest.fixture
+def quick_front(tmp_path, folder):
+    front = Front(tmp_path, folder, inter="1s")
+    yield front
+    front.close()
+
+
+def test_watches_end_when_the_planner_hangs(quick_front):
+    stubs = quick_front.stubs()
     name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=60).job.name
     watch = stubs.WatchJob(jobs_pb.WatchJobRequest(name=name), timeout=60)
     next(watch)
-    front.planner.process.send_signal(signal.SIGSTOP)
+    planner = quick_front.planner.process
+    planner.send_signal(signal.SIGSTOP)
+    start = time.monotonic()
     try:
         with pytest.raises(grpc.RpcError) as failure:
             next(watch)
         assert failure.value.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+        _, fall, _ = checks()
+        assert time.monotonic() - start >= fall - 1  # The first check may have begun before.
         assert code_of(stubs.ListJobs, jobs_pb.ListJobsRequest())[0] == "UNAVAILABLE"
     finally:
-        front.planner.process.send_signal(signal.SIGCONT)
+        planner.send_signal(signal.SIGCONT)
     wait_for(lambda: code_of(stubs.ListJobs, jobs_pb.ListJobsRequest())[0] == "OK", "the planner to be back")
 
 

@@ -370,20 +370,14 @@ TEST_F(JobGrowthTest, ARunIsLeftAloneForAWhile) {
   EXPECT_THAT(AwaitGrowth("gets"), HasSubstr("gets 4 devices"));
 }
 
-TEST_F(JobGrowthTest, ProfilesAreReadForNoJobThatIsLeftAlone) {
-  spec_.set_num_devices(0);
-  spec_.set_max_restarts(0);  // Nor for what a loss would leave of it.
-  spec_.set_grow(v1::GROWTH_POLICY_FREE);
-  options_.growth_pause = absl::Minutes(5);
-  Start();
+TEST_F(JobGrowthTest, NoPlanWaitsUntilTheStoreHasReadItsProfiles) {
+  Begin();
+  const int before = store_.scans();  // A planner that starts reads them once.
+  Lose({"c", "d"});                   // It is planned anew, and ahead of further losses.
   Steps(1, 10, kStep);
-  ASSERT_TRUE(Job().has_measurement());
-  for (const char* name : {"e", "f", "g", "h"}) Connect(name);
-  const int before = store_.scans();
-  for (int i = 0; i < 10; ++i) Pass(absl::Seconds(1));
+  Join({"c", "d"});
+  EXPECT_THAT(AwaitGrowth("gets"), HasSubstr("gets 4 devices"));
   EXPECT_EQ(store_.scans(), before);
-  Pass(absl::Minutes(5));
-  EXPECT_GT(store_.scans(), before);
 }
 
 TEST_F(JobGrowthTest, GrowsByItsPolicyOnly) {

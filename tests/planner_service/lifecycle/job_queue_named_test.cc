@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -21,6 +25,24 @@ using testing::JobHarness;
 using testing::RecordingStore;
 using testing::SmallSpec;
 using Message = v1::ConnectResponse;
+
+// Does not say whether it has written profiles, and lets something happen while it reads.
+class ProfilesInDoubt : public RecordingStore {
+ public:
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
+    if (!batch.empty() && absl::StartsWith(batch[0].key, "profiles/"))
+      return absl::DeadlineExceededError("no answer");
+    return RecordingStore::WriteIf(conditions, batch);
+  }
+  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Scan(
+      const std::string& prefix) const override {
+    if (meanwhile) std::thread(std::exchange(meanwhile, nullptr)).join();
+    return RecordingStore::Scan(prefix);
+  }
+
+  mutable std::function<void()> meanwhile;
+};
 
 class NamedDevicesLifeTest : public ::testing::Test {
  protected:
@@ -159,6 +181,21 @@ TEST_F(NamedDevicesLifeTest, AJobThatIsKnownIsTheAnswerWhateverIsConnected) {
   const auto known = harness_.jobs->Submit(again, "once");
   ASSERT_TRUE(known.ok()) << known.status();
   EXPECT_EQ(known->name(), job);
+}
+
+TEST(CheckBasisTest, AJobThatIsTakenMeanwhileIsTheAnswerWhateverIsConnected) {
+  ProfilesInDoubt store;
+  JobHarness harness(&store);
+  const v1::JobSpec spec = SmallSpec();
+  v1::PlanBasis gone;
+  gone.add_devices()->set_name("gone/cpu0");
+  EXPECT_TRUE(absl::IsAborted(harness.jobs->CheckBasis(spec, gone, "once")));
+  OperatorProfile profile;
+  profile.devices[{"cpu", "torch"}] = {{"mm", {"2026-11-22", {{4, 7, 0, 0, 0, 0, 0}}}}};
+  EXPECT_TRUE(absl::IsDeadlineExceeded(harness.profiles.Write(profile)));
+  store.meanwhile = [&] { harness.Submit(spec, "once"); };
+  EXPECT_EQ(harness.jobs->CheckBasis(spec, gone, "once"), absl::OkStatus());
+  EXPECT_FALSE(store.meanwhile);
 }
 
 }  // namespace

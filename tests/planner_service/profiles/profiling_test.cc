@@ -87,8 +87,9 @@ TEST_F(ProfilingTest, TakesADeviceKeepsWhatComesAndFreesIt) {
   EXPECT_EQ(Holder(), "");
   const auto kept = profiling_.store().Read();
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_EQ(kept->devices.at({"cpu", "torch, 1 thread"}).at("aten.mm.default()").samples[0].forward,
-            5);
+  EXPECT_EQ(
+      (*kept)->devices.at({"cpu", "torch, 1 thread"}).at("aten.mm.default()").samples[0].forward,
+      5);
   profiling_.OnProfiled("w", Answer(*number, 6));  // Once is enough.
   EXPECT_EQ(results_.size(), 1u);
 }
@@ -194,7 +195,7 @@ TEST_F(ProfilingTest, BadAnswersAndFailuresAreToldAndNotKept) {
   ASSERT_EQ(results_.size(), 2u);
   EXPECT_EQ(results_[1].status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(results_[1].status().message(), HasSubstr("no operators to run"));
-  EXPECT_TRUE(profiling_.store().Read()->empty());
+  EXPECT_TRUE((*profiling_.store().Read())->empty());
   EXPECT_EQ(Holder(), "");
 }
 

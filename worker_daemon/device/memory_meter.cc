@@ -137,6 +137,7 @@ MemoryMeter::MemoryMeter(const std::string& torch_device, Bytes limit) {
     account_ = new Account(limit);
     return;
   }
+  if (!device.is_cuda()) return;  // Nobody counts what others have.
   gpu_ = device.has_index() ? device.index() : 0;
 #if STAGEWRIGHT_HAVE_CUDA
   // The first tensor on a GPU does that as well, but a job counts from before.
@@ -156,6 +157,7 @@ MemoryFigures MemoryMeter::figures() const {
             .allocations = account_->allocations.load(std::memory_order_relaxed)};
   }
 #if STAGEWRIGHT_HAVE_CUDA
+  if (gpu_ < 0) return {};
   const auto stats =
       c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu_));
   const auto& used = stats.allocated_bytes[0];  // Entry 0 is of all kinds of blocks together.

@@ -205,6 +205,7 @@ class Attack {
 // What LibTorch looks for on the machine when it is first asked to compute.
 void WarmUp() {
   at::set_num_threads(1);
+  at::hasCUDA();  // Where it was built with CUDA, the driver.
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     const auto options = at::TensorOptions(type);
     at::matmul(at::randn({64, 64}, options), at::randn({64, 64}, options));

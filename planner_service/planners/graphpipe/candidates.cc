@@ -4,7 +4,6 @@
 #include <limits>
 #include <memory>
 #include <set>
-#include <span>
 #include <tuple>
 #include <utility>
 
@@ -42,38 +41,6 @@ constexpr Variant kVariants[] = {{Messages::kInside, true},
                                  {Messages::kInside, false},
                                  {Messages::kExposed, false}};
 
-// A search for partitions with one set of configs.
-struct Attempt {
-  std::unique_ptr<PartitionSearch> search;
-  PartitionOptions options;
-  bool mixed = false;  // Stages may have different sizes.
-  // Least samples in flight of a stage.
-  int64_t round = std::numeric_limits<int64_t>::max();
-  double bound = 0;  // Iteration time that it can hope for, ns.
-  // Samples of a micro-batch, and the least that it takes through all stages and back, ns; 0 where
-  // stages may have different sizes.
-  int64_t micro_batch = 0;
-  double path = 0;
-};
-
-// The least that a sample takes through all stages and back, ns: the longest path of operators, of
-// a sequential pipeline all of them.
-double LongestPath(const SearchSpace& space, const std::vector<double>& fastest) {
-  const std::span<const OperatorId> order = space.oracle->order();
-  const Dag& dag = space.oracle->problem().operators->dag();
-  std::vector<double> path(order.size(), 0);  // By operator, itself included.
-  double longest = 0;
-  double all = 0;
-  for (size_t p = order.size(); p-- > 0;) {
-    const auto v = static_cast<int32_t>(order[p].value());
-    for (int32_t next : dag.Successors(v)) path[v] = std::max(path[v], path[next]);
-    path[v] += fastest[p];
-    longest = std::max(longest, path[v]);
-    all += fastest[p];
-  }
-  return space.kind == StrategyKind::kSequential ? all : longest;
-}
-
 class Collector {
  public:
   Collector(const SearchSpace& space, const CandidateOptions& options, const SearchContext& context)
@@ -81,11 +48,10 @@ class Collector {
     if (options.to_beat > 0) best_ = options.to_beat;
   }
 
-  // Partitions over at most `devices` devices. With mixed sizes, a depth at which nothing can win
-  // does not end the search for shallower ones.
-  void Search(const Attempt& attempt, int32_t devices) {
-    PartitionSearch& search = *attempt.search;
-    if (search.LowerBound(devices) > MostTime(attempt)) return;
+  // Partitions with stages of the given configs over at most `devices` devices.
+  // `persist`: a depth at which nothing can win does not end the search for
+  // shallower ones.
+  void Search(PartitionSearch& search, int32_t devices, int64_t least_round, bool persist) {
     const auto mini_batch = static_cast<double>(space_.oracle->problem().mini_batch);
     PartitionLimits limits{devices, space_.oracle->problem().mini_batch};
     double least = search.LowerBound(devices);
@@ -96,7 +62,7 @@ class Collector {
       const double fill = first ? 0 : static_cast<double>(limits.in_flight) / 2;
       const double most = best_ / (mini_batch + fill);
       std::optional<Partition> found = search.Minimize(least, most, limits, kPrecision);
-      if (!found.has_value() && (first || !attempt.mixed)) return;
+      if (!found.has_value() && (first || !persist)) return;
       const int64_t deepest = found.has_value() ? found->deepest : limits.in_flight;
       limits.in_flight =
           std::min(deepest - 1, static_cast<int64_t>(kShallower * static_cast<double>(deepest)));
@@ -107,7 +73,7 @@ class Collector {
         least = std::max(least, most);
       }
       first = false;
-      if (limits.in_flight < attempt.round) return;
+      if (limits.in_flight < least_round) return;
     }
   }
 
@@ -134,16 +100,6 @@ class Collector {
     Candidate candidate;
     Pace pace;
   };
-
-  // AddDraft takes up no partition whose slowest stage needs more, ns per sample: besides one
-  // micro-batch, which goes through all stages, that stage runs all others.
-  double MostTime(const Attempt& attempt) const {
-    const double left = best_ * kTimeSlack - attempt.path;
-    const int64_t others = space_.oracle->problem().mini_batch - attempt.micro_batch;
-    if (left < 0) return 0;
-    return others > 0 ? left / static_cast<double>(others)
-                      : std::numeric_limits<double>::infinity();
-  }
 
   void Draft(Partition partition, bool time) {
     const StageOracle& oracle = *space_.oracle;
@@ -215,6 +171,16 @@ class Collector {
   std::set<std::string> seen_;
   int64_t tasks_ = 0;  // Tasks of all timelines so far.
   int late_ = 0;       // Timelines after all drafts were there.
+};
+
+// A search for partitions with one set of configs.
+struct Attempt {
+  std::unique_ptr<PartitionSearch> search;
+  PartitionOptions options;
+  bool mixed = false;                                   // Stages may have different sizes.
+  int64_t round = std::numeric_limits<int64_t>::max();  // Least samples in
+                                                        // flight of a stage.
+  double bound = 0;                                     // Iteration time that it can hope for, ns.
 };
 
 PartitionOptions OptionsOf(const CandidateOptions& options) {
@@ -295,11 +261,6 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
         }
       }
       attempt.options = std::move(partition);
-      if (!attempt.mixed) {
-        attempt.micro_batch = configs.front().micro_batch;
-        attempt.path = LongestPath(space, attempt.search->fastest()) *
-                       static_cast<double>(attempt.micro_batch);
-      }
       for (const StageConfig& c : configs) {
         attempt.round = std::min(attempt.round, c.k * c.micro_batch);
       }
@@ -318,7 +279,7 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
   for (int32_t limit : DeviceLimits(devices)) {
     for (const Attempt& attempt : attempts) {
       if (context.Expired()) break;
-      collector.Search(attempt, limit);
+      collector.Search(*attempt.search, limit, attempt.round, attempt.mixed);
       attempt.search->Forget();
     }
   }

@@ -40,7 +40,8 @@
 // Complexity. With n operators, R <= n log n the ranges that meet t (StageRanges), F the largest
 // front and K the most frontier classes: O(n |C| log D) time for the first pass, O(R |C|) for the
 // second and O(R |C| F^2 K) for the recurrence, with a factor |C| in what follows from different
-// needs only (NeedRows); the bounds leave few ranges and small F. K = 1 on a chain, 2 on several.
+// needs only (NeedRows); the bounds leave few ranges and small F. On a chain K = 1, on b parallel
+// chains K = 2.
 //
 // Deviations from the paper (7 to 13: graphpipe.cc):
 //  1. Linear order. One pass over a linear order that keeps branches together (depth first over the
@@ -56,7 +57,8 @@
 //     exact for stages that span branches and for graphs that are not series-parallel.
 //  3. Pareto fronts. The value of a state is a Pareto front that minimises devices, not a table
 //     over every number of devices.
-//  4. Bounded fronts. A front keeps at most kMaxPoints points (the least devices, then needs).
+//  4. Bounded fronts. A front keeps at most kMaxPoints points (the smallest by devices, then
+//  needs).
 //     Fronts of chains and of parallel chains stay far below it.
 //  5. Idle devices. A time per sample is reached with the fewest devices; the others may stay idle.
 //  6. Recomputation. A stage may run its forward pass again instead of keeping its tensors, which
@@ -116,8 +118,6 @@ class PartitionSearch {
   }
   // No partition over `devices` devices is faster, ns per sample.
   double LowerBound(int32_t devices) const { return relaxed_->LowerBound(devices); }
-  // RelaxedSearch::fastest
-  const std::vector<double>& fastest() const { return relaxed_->fastest(); }
   int64_t states() const { return states_.states(); }
 
  private:

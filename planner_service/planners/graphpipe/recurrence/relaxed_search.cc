@@ -45,7 +45,6 @@ void RelaxedSearch::AddUpWork() {
       fastest = std::min(fastest, compute);
     }
     work_ += work;
-    fastest_.push_back(fastest);
     largest_operator_ = std::max(largest_operator_, fastest);
   }
 }

@@ -56,8 +56,6 @@ class RelaxedSearch {
   // No partition over `devices` devices is faster, ns per sample: its work over the devices, and
   // its slowest operator.
   double LowerBound(int32_t devices) const;
-  // By position: the least time of the operator in any option, ns per sample.
-  const std::vector<double>& fastest() const { return fastest_; }
 
   // Fewest devices for the whole order at t, which is prepared from then on; kNone: no number.
   int32_t Least(double t);
@@ -101,8 +99,7 @@ class RelaxedSearch {
   std::vector<int32_t> option_ends_;
   std::vector<int32_t> fits_from_;  // [option][end]: the first begin that memory allows.
   double work_ = 0;                 // Device-ns per sample, at the least.
-  std::vector<double> fastest_;     // By operator.
-  double largest_operator_ = 0;     // The largest of these.
+  double largest_operator_ = 0;     // Least ns per sample of the slowest operator.
   std::vector<Prepared> kept_{1};
   size_t current_ = 0;  // The prepared t.
   size_t oldest_ = 0;

@@ -125,17 +125,6 @@ TEST_F(RelaxedSearchTest, NoPartitionNeedsLess) {
   EXPECT_GT(found, 15);
 }
 
-TEST_F(RelaxedSearchTest, NoOptionRunsAnOperatorFaster) {
-  ForRandomSearches(4, [](Rng&, const SearchCase& c, const RelaxedSearch& search) {
-    ASSERT_EQ(search.fastest().size(), static_cast<size_t>(c.oracle.size()));
-    for (int32_t p = 0; p < c.oracle.size(); ++p) {
-      std::vector<double> times;
-      for (const StageOption& option : search.options()) times.push_back(option.Compute(p, p + 1));
-      EXPECT_EQ(search.fastest()[p], *std::min_element(times.begin(), times.end()));
-    }
-  });
-}
-
 TEST_F(RelaxedSearchTest, LeastTimeIsWhereTheDevicesBeginToDo) {
   constexpr double kPrecision = 1e-3;
   int64_t found = 0;

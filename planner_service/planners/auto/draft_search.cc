@@ -68,11 +68,6 @@ constexpr Nanos kWorkOfPolishing = 900 * kMillisecond;
 constexpr double kLeastPolishing = 0.3;
 constexpr size_t kPolished = 4;
 constexpr double kPolishingHeat = 0.5;
-// Starts that were passed over are improved in so many rounds, in work that is left, unless the
-// best is within this share of the bound; below the least share of their budget there is no round.
-constexpr int32_t kLaterRounds = 2;
-constexpr double kNearBound = 0.01;
-constexpr double kLeastLater = 0.3;
 
 // Whether a graph of stages can be nothing but a sequence.
 bool IsChain(const Dag& operators) {
@@ -97,7 +92,7 @@ DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
   local_search_.set_most_passes(kMostPasses);
 }
 
-absl::Status DraftSearch::Run(Nanos bound, LeftWork left) {
+absl::Status DraftSearch::Run(Nanos bound, bool polish) {
   const bool chain = IsChain(problem_.operators->dag());
   const bool both = !options_.sequential && !chain;
   const int64_t first = chain ? kBudget : kBudget / 6;
@@ -110,34 +105,11 @@ absl::Status DraftSearch::Run(Nanos bound, LeftWork left) {
   const auto optimal = [&] {
     return incumbents_.best().has_value() && incumbents_.best_time() <= bound;
   };
-  if (both && !optimal() && !context_.Expired()) {
-    ShareOut(WorkOf(kBudget));
-    ASSIGN_OR_RETURN(std::vector<Candidate> graphs,
-                     Improved(StrategyKind::kGraph, sequential, kBudget));
-    if (left != LeftWork::kKept && !optimal()) RETURN_IF_ERROR(Polish(std::move(graphs)));
-  }
-  return left == LeftWork::kUsedUp ? ImproveOthers(bound, both ? kBudget : first)
-                                   : absl::OkStatus();
-}
-
-// Which start ends best is hardly seen before all are improved. As in Polish, nothing before has
-// less work for it, and the answer only gets faster.
-absl::Status DraftSearch::ImproveOthers(Nanos bound, int64_t budget) {
-  const auto near = static_cast<int64_t>((1 + kNearBound) * static_cast<double>(bound.count()));
-  const auto done = [&] {
-    return context_.Expired() ||
-           (incumbents_.best().has_value() && incumbents_.best_time().count() <= near);
-  };
-  if (done()) return absl::OkStatus();
-  RETURN_IF_ERROR(incumbents_.DropIdleRecomputation());
-  heat_ = 1;
-  for (int32_t round = 0; round < kLaterRounds && !done(); ++round) {
-    std::vector<Candidate> drafts = Varied(passed_over_);
-    ShareOut(WorkOf(budget));
-    if (drafts.empty() || share_ < kLeastLater) break;
-    RETURN_IF_ERROR(Halve(budget, drafts));
-  }
-  return absl::OkStatus();
+  if (!both || optimal() || context_.Expired()) return absl::OkStatus();
+  ShareOut(WorkOf(kBudget));
+  ASSIGN_OR_RETURN(std::vector<Candidate> graphs,
+                   Improved(StrategyKind::kGraph, sequential, kBudget));
+  return polish && !optimal() ? Polish(std::move(graphs)) : absl::OkStatus();
 }
 
 // Nothing before it has less work or other draws for it, and what it has to beat is what the answer
@@ -169,28 +141,28 @@ void DraftSearch::Sort(std::vector<Candidate>& candidates) {
                    [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
 }
 
-// The best of each kind; the others stay.
-std::vector<DraftSearch::Candidate> DraftSearch::Varied(std::vector<Candidate>& candidates) {
+// The best of each kind.
+std::vector<DraftSearch::Candidate> DraftSearch::Varied(std::vector<Candidate> candidates) {
   std::map<std::pair<int64_t, size_t>, int32_t> alike;
-  std::vector<Candidate> kept, others;
+  std::vector<Candidate> kept;
   for (Candidate& candidate : candidates) {
     const Draft& draft = candidate.rated.draft;
     size_t replicas = 0;
     for (const DraftStage& stage : draft.stages) {
       replicas = std::max(replicas, stage.devices.size());
     }
-    const bool keep = kept.size() < kKeptStarts && ++alike[{draft.micro_batch, replicas}] <= kAlike;
-    (keep ? kept : others).push_back(std::move(candidate));
+    if (kept.size() == kKeptStarts) break;
+    if (++alike[{draft.micro_batch, replicas}] > kAlike) continue;
+    kept.push_back(std::move(candidate));
   }
-  candidates = std::move(others);
   return kept;
 }
 
 // The best drafts of a kind, best first, each judged if it promises anything.
 absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
     StrategyKind kind, const std::vector<Candidate>& more, int64_t budget) {
-  ASSIGN_OR_RETURN(passed_over_, JudgedStarts(RatedStarts(kind, more)));
-  std::vector<Candidate> drafts = Varied(passed_over_);
+  ASSIGN_OR_RETURN(std::vector<Candidate> drafts, JudgedStarts(RatedStarts(kind, more)));
+  drafts = Varied(std::move(drafts));
   RETURN_IF_ERROR(Halve(budget, drafts));
   return drafts;
 }

@@ -12,10 +12,6 @@
 
 namespace stagewright {
 
-// What becomes of work that the search does not need by its budgets: others have it; a part goes
-// into changing equal branches alike; or all of it, the rest into starts that were passed over.
-enum class LeftWork { kKept, kPolishes, kUsedUp };
-
 // Budgets count scheduled passes and judged strategies, so that equal problems have equal answers
 // on machines of any speed; only the context cuts in by the clock.
 class DraftSearch {
@@ -25,9 +21,10 @@ class DraftSearch {
               const std::vector<Draft>& found, Incumbents& incumbents);
 
   // Offers the incumbents the best drafts of sequential pipelines, then of graphs unless the
-  // options forbid them: the most promising starts, and what local search makes of the best, then
-  // what `left` says. Ends early once the best incumbent takes no longer than `bound`.
-  absl::Status Run(Nanos bound, LeftWork left);
+  // options forbid them: the most promising starts, and what local search makes of the best; with
+  // `polish` also by changing equal branches alike, in work that is left then. Ends early once the
+  // best incumbent takes no longer than `bound`.
+  absl::Status Run(Nanos bound, bool polish);
 
   int64_t states() const { return local_search_.states(); }  // Schedules made.
 
@@ -50,11 +47,10 @@ class DraftSearch {
   absl::StatusOr<std::vector<Candidate>> JudgedStarts(std::vector<RatedDraft> starts);
   absl::Status Halve(int64_t budget, std::vector<Candidate>& drafts);
   absl::Status Polish(std::vector<Candidate> drafts);
-  absl::Status ImproveOthers(Nanos bound, int64_t budget);
   absl::Status Improve(int64_t budget, const SearchContext& judging, Candidate& candidate);
   absl::StatusOr<std::optional<Nanos>> Judge(const RatedDraft& draft, const SearchContext& judging);
   static void Sort(std::vector<Candidate>& candidates);
-  static std::vector<Candidate> Varied(std::vector<Candidate>& candidates);
+  static std::vector<Candidate> Varied(std::vector<Candidate> candidates);
   int64_t Passes(const Draft& draft) const { return PassesOf(problem_, draft); }
 
   const Problem& problem_;
@@ -65,8 +61,6 @@ class DraftSearch {
   const OperatorCosts costs_;
   LocalSearch local_search_;
   RandomSource random_;
-  // Starts of the last search that were not improved, best first.
-  std::vector<Candidate> passed_over_;
   double heat_ = 1;   // Thresholds over kThresholds.
   double share_ = 1;  // The share of all budgets that there is work left for.
 };

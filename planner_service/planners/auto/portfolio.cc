@@ -167,9 +167,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
     }
     const SearchContext part(context, PartOfWork(context, whole_stages ? kWithWholeStages : 1));
     DraftSearch search(problem, drawn, part, drafts, incumbents);
-    // Whoever wants all that was found goes on from there.
-    const LeftWork used = found == nullptr ? LeftWork::kUsedUp : LeftWork::kPolishes;
-    RETURN_IF_ERROR(search.Run(bound, alone && !whole_stages ? used : LeftWork::kKept));
+    RETURN_IF_ERROR(search.Run(bound, /*polish=*/alone && !whole_stages));
     outcome.states += search.states();
   }
   if (whole_stages && !optimal() && !context.Expired()) {

@@ -5,7 +5,6 @@
 #include "common/topology/uniform.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
-#include "tests/support/profiled_graphs.h"
 #include "tests/support/shared_graphs.h"
 
 namespace stagewright {
@@ -67,42 +66,6 @@ INSTANTIATE_TEST_SUITE_P(Profiles, AutoQualityTest,
                                            Target{"candle7", 16, 16, 105},
                                            Target{"dlrm7x7", 4, 4, 0}, Target{"dlrm7x7", 8, 8, 13},
                                            Target{"dlrm7x7", 16, 16, 16}));
-
-// One huge table before a tower, another tower beside it, and a long end behind both.
-Graph TwoTowers() {
-  constexpr int32_t kTable = 1, kTower = 8, kFuse = 18, kEnd = 4;
-  const auto node = [](int64_t microseconds, int64_t megabytes, int64_t parameters,
-                       std::vector<int32_t> after) {
-    return testing::Work{.forward = Nanos(1'000 * microseconds),
-                         .backward = Nanos(2'000 * microseconds),
-                         .activation_bytes = Bytes(1'000'000 * megabytes),
-                         .parameter_bytes = Bytes(1'000'000 * parameters),
-                         .after = std::move(after)};
-  };
-  std::vector<testing::Work> nodes = {node(0, 0, 0, {}), node(300, 2, 6'000, {0})};
-  for (int32_t i = 0; i < kTower; ++i) nodes.push_back(node(1'000, 1, 20, {kTable + i}));
-  for (int32_t i = 0; i < kTower; ++i) {
-    nodes.push_back(node(1'500, 3, 20, {i == 0 ? 0 : kTable + kTower + i}));
-  }
-  nodes.push_back(node(200, 2, 4, {kTable + kTower, kFuse - 1}));
-  for (int32_t i = 0; i < kEnd; ++i) nodes.push_back(node(1'200, 1, 25, {kFuse + i}));
-  return testing::ProfiledGraph(nodes);
-}
-
-// The eight starts that promise most end at 86.6 ms.
-TEST(AutoAnswersTest, ImprovesStartsThatPromisedLess) {
-  const Graph graph = TwoTowers();
-  const Cluster cluster = *UniformPreset("uniform:8,bandwidth=12GB/s,memory=16GiB");
-  PlanRequest request;
-  request.graph = &graph;
-  request.cluster = &cluster;
-  request.mini_batch = 8;
-  request.optimizer = Optimizer::kSgd;
-  SearchContext context;
-  const auto found = SolvePlan(request, context);
-  ASSERT_TRUE(found.ok() && found->best) << found.status();
-  EXPECT_LE(ToSeconds(found->best->evaluation.iteration_time) * 1e3, 85.5);
-}
 
 }  // namespace
 }  // namespace stagewright

@@ -1,36 +1,23 @@
 // A planner that says what the test says, to one worker.
 #pragma once
 
-#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
+#include "tests/support/loopback_server.h"
 
 namespace stagewright::testing {
 
 // The planner's end of the stream.
 class FakePlanner : public v1::WorkerService::Service {
  public:
-  FakePlanner() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
-  }
-  ~FakePlanner() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return server_.address(); }
 
   grpc::Status Connect(
       grpc::ServerContext* /*context*/,
@@ -81,13 +68,12 @@ class FakePlanner : public v1::WorkerService::Service {
   }
 
  private:
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
   absl::Mutex mutex_;
   grpc::ServerReaderWriter<v1::ConnectResponse, v1::ConnectRequest>* stream_
       ABSL_GUARDED_BY(mutex_) = nullptr;
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::ConnectRequest> reports_ ABSL_GUARDED_BY(mutex_);
+  LoopbackServer server_{this};
 };
 
 }  // namespace stagewright::testing

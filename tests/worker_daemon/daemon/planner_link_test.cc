@@ -1,16 +1,13 @@
 #include "worker_daemon/daemon/planner_link.h"
 
-#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "tests/support/loopback_server.h"
 
 namespace stagewright {
 namespace {
@@ -18,17 +15,9 @@ namespace {
 // Refuses the first streams, welcomes the worker on the next one and breaks that at once.
 class FitfulPlanner : public v1::WorkerService::Service {
  public:
-  explicit FitfulPlanner(size_t refusals) : refusals_(refusals) {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
-  }
-  ~FitfulPlanner() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  explicit FitfulPlanner(size_t refusals) : refusals_(refusals) {}
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return server_.address(); }
 
   grpc::Status Connect(
       grpc::ServerContext* /*context*/,
@@ -54,10 +43,9 @@ class FitfulPlanner : public v1::WorkerService::Service {
 
  private:
   const size_t refusals_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
   absl::Mutex mutex_;
   std::vector<absl::Time> came_ ABSL_GUARDED_BY(mutex_);
+  testing::LoopbackServer server_{this};
 };
 
 TEST(PlannerLinkTest, APlannerThatTookTheWorkerIsTriedAgainSoon) {
@@ -78,17 +66,7 @@ TEST(PlannerLinkTest, APlannerThatTookTheWorkerIsTriedAgainSoon) {
 // Welcomes the worker, and breaks each stream as soon as lines of a log have come with it.
 class BreakingPlanner : public v1::WorkerService::Service {
  public:
-  BreakingPlanner() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
-  }
-  ~BreakingPlanner() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return server_.address(); }
 
   grpc::Status Connect(
       grpc::ServerContext* /*context*/,
@@ -118,10 +96,9 @@ class BreakingPlanner : public v1::WorkerService::Service {
   }
 
  private:
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
   absl::Mutex mutex_;
   std::vector<v1::LogLines> came_ ABSL_GUARDED_BY(mutex_);
+  testing::LoopbackServer server_{this};
 };
 
 TEST(PlannerLinkTest, LinesThatMayBeLostWithAStreamGoWithTheNextOne) {

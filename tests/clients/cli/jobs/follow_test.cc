@@ -1,18 +1,15 @@
 #include "clients/cli/jobs/follow.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
+#include "tests/support/loopback_server.h"
 
 namespace stagewright::cli {
 namespace {
@@ -35,12 +32,7 @@ class ScriptedPlanner : public v1::JobService::Service {
     grpc::Status end;
   };
 
-  explicit ScriptedPlanner(std::vector<Answer> answers) : answers_(std::move(answers)) {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-  }
+  explicit ScriptedPlanner(std::vector<Answer> answers) : answers_(std::move(answers)) {}
 
   grpc::Status WatchJob(grpc::ServerContext* /*context*/, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
@@ -52,7 +44,7 @@ class ScriptedPlanner : public v1::JobService::Service {
     return answers_[watch].end;
   }
 
-  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  const std::string& address() const { return server_.address(); }
   // After which versions.
   std::vector<int64_t> asked() {
     absl::MutexLock lock(&mutex_);
@@ -61,10 +53,9 @@ class ScriptedPlanner : public v1::JobService::Service {
 
  private:
   const std::vector<Answer> answers_;
-  int port_ = 0;
   absl::Mutex mutex_;
   std::vector<int64_t> asked_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<grpc::Server> server_;
+  testing::LoopbackServer server_{this};
 };
 
 const grpc::Status kUnknown(grpc::StatusCode::OUT_OF_RANGE, "jobs/7 is at version 5");

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "planner_service/store/etcd/etcd_election.h"
 #include "tests/planner_service/store/etcd/etcd_server.h"
+#include "tests/support/loopback_server.h"
 
 namespace stagewright {
 namespace {
@@ -60,18 +61,9 @@ class Member : public etcdserverpb::KV::Service, public etcdserverpb::Watch::Ser
   using Stream = grpc::ServerReaderWriter<etcdserverpb::WatchResponse, etcdserverpb::WatchRequest>;
 
   // `watched`: what becomes of the watch that comes as the first, second, and so on, from 1.
-  explicit Member(std::function<void(int, Stream*)> watched) : watched_(std::move(watched)) {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(static_cast<etcdserverpb::KV::Service*>(this));
-    builder.RegisterService(static_cast<etcdserverpb::Watch::Service*>(this));
-    server_ = builder.BuildAndStart();
-    endpoint_ = absl::StrCat("127.0.0.1:", port);
-  }
-  ~Member() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  explicit Member(std::function<void(int, Stream*)> watched) : watched_(std::move(watched)) {}
 
-  const std::string& endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return server_.address(); }
   int watches() const { return watches_; }
 
   // The leader's name is that of the revision.
@@ -101,8 +93,8 @@ class Member : public etcdserverpb::KV::Service, public etcdserverpb::Watch::Ser
   const std::function<void(int, Stream*)> watched_;
   std::atomic<int64_t> revision_ = 0;
   std::atomic<int> watches_ = 0;
-  std::unique_ptr<grpc::Server> server_;
-  std::string endpoint_;
+  testing::LoopbackServer server_{static_cast<etcdserverpb::KV::Service*>(this),
+                                  static_cast<etcdserverpb::Watch::Service*>(this)};
 };
 
 TEST(LeaderWatch, ReadsAnewWhenItsWatchIsCancelled) {

@@ -17,6 +17,7 @@ from stagewright.proto import jobs_pb, pb, planner_pb
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests" / "integration"))
 from ports import free_ports  # noqa: E402, F401 - for those who need one that is not the planner's.
+from slowness import slowness, within  # noqa: E402, F401 - for those who time what it does.
 
 BIN = pathlib.Path(os.environ["STAGEWRIGHT_BIN"])
 # Seconds. What is waited for may take long on a busy machine; only what hangs has to end before CTest ends the suite.

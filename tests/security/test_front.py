@@ -14,7 +14,7 @@ import urllib.request
 import grpc
 import pytest
 from rapid_reset import attack, flood, held_open, request_headers
-from service import ROOT, Planner, certificates, code_of, free_ports, memory_mib, tiny_job, tls, wait_for
+from service import ROOT, Planner, certificates, code_of, free_ports, memory_mib, slowness, tiny_job, tls, wait_for, within
 
 import stagewright
 from stagewright.proto import event_pb, jobs_pb
@@ -189,7 +189,7 @@ def test_watches_end_when_the_planner_hangs(quick_front):
     planner.send_signal(signal.SIGSTOP)
     start = time.monotonic()
     try:
-        with pytest.raises(grpc.RpcError) as failure:
+        with within(20), pytest.raises(grpc.RpcError) as failure:
             next(watch)
         assert failure.value.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
         _, fall, _ = checks()
@@ -228,9 +228,11 @@ def test_a_flood_of_resets_ends_at_the_proxy(front):
         return time.monotonic() - start
 
     answer(front.address)
-    before = memory_mib(front.planner.process.pid)
-    flood(front.address, connections=10, streams=20000, answer=answer, source=ELSEWHERE, tls=front.tls)
+    before, slow = memory_mib(front.planner.process.pid), slowness()
+    _, longest = flood(front.address, connections=10, streams=20000, answer=answer, source=ELSEWHERE, tls=front.tls)
+    assert longest < 5 * max(slow, slowness())
     assert memory_mib(front.planner.process.pid) < before + 150
     # Whoever floods is kept out for a while, and the others are not.
     assert attack(front.address, 20000, source=ELSEWHERE, tls=front.tls) == 0
-    answer(front.address)
+    with within(5):
+        answer(front.address)

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from google.protobuf import message_factory
 from rapid_reset import answer_seconds, flood
-from service import PATIENCE, Planner, code_of, memory_mib, tiny_job
+from service import PATIENCE, Planner, code_of, memory_mib, tiny_job, within
 
 from stagewright._proto import links_pb2, profile_pb2
 from stagewright._proto import worker_service_pb2 as worker_pb
@@ -111,7 +111,8 @@ def test_streams_that_are_reset_at_once_end_no_planner(tmp_path):
     """A short form: 2,000 on each of two connections. Others are answered, and memory comes to an end."""
     with Planner(tmp_path) as planner:
         flood(planner.address, connections=2, streams=2000)
-        answer_seconds(planner.address)
+        with within(20):
+            answer_seconds(planner.address)
         assert memory_mib(planner.process.pid) < 600
         assert planner.process.poll() is None
 
@@ -120,4 +121,5 @@ def test_a_planner_that_is_flooded_still_ends_when_it_is_told_to(tmp_path):
     with Planner(tmp_path) as planner:
         flood(planner.address, connections=1, streams=500)
         planner.process.send_signal(signal.SIGTERM)
-        assert planner.process.wait(PATIENCE) == 0
+        with within(30):
+            assert planner.process.wait(PATIENCE) == 0

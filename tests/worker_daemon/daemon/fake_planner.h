@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
-#include "tests/support/loopback_server.h"
+#include "tests/common/channel/loopback_server.h"
 
 namespace stagewright::testing {
 

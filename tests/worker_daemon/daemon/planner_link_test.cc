@@ -7,7 +7,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "tests/support/loopback_server.h"
+#include "tests/common/channel/loopback_server.h"
 
 namespace stagewright {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
-#include "tests/support/loopback_server.h"
+#include "tests/common/channel/loopback_server.h"
 
 namespace stagewright::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "planner_service/store/etcd/etcd_election.h"
+#include "tests/common/channel/loopback_server.h"
 #include "tests/planner_service/store/etcd/etcd_server.h"
-#include "tests/support/loopback_server.h"
 
 namespace stagewright {
 namespace {

@@ -28,8 +28,8 @@ struct StageOptions {
   int64_t update_batch = 0;     // Samples that an optimizer step is made from; 0: the mini-batch.
   double loss_weight = 1.0;     // Multiplies the gradient of the loss.
   bool split_backward = false;  // Backward passes come in two halves (segmented_graph.h).
-  // The type that the forward pass computes in, and what repeats it. Outputs come as they are
-  // computed, loss and prediction in the graph's types.
+  // The type that the forward pass computes in, and what repeats it. Outputs and the prediction
+  // come as they are computed, the loss in the graph's type.
   Precision precision = Precision::kGraph;
 };
 

@@ -23,11 +23,6 @@ void TakeReceived(const CompiledStage& stage, std::vector<at::Tensor>& received)
   }
 }
 
-// Without history, in the graph's type.
-at::Tensor Reported(const Graph& graph, ValueRef value, const at::Tensor& tensor) {
-  return tensor.detach().to(ToScalarType(graph.meta(value).dtype));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& graph,
@@ -143,10 +138,11 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(const StepSamples& s
   KeepStates(values);
   Forwarded result;
   for (int32_t place : stage_.output_places) result.outputs.push_back(values[place].detach());
-  if (stage_.loss.has_value())
-    result.loss = Reported(*graph_, *graph_->loss(), values[*stage_.loss]);
-  if (stage_.prediction.has_value())
-    result.prediction = Reported(*graph_, *graph_->prediction(), values[*stage_.prediction]);
+  if (stage_.loss.has_value()) {
+    const DType type = graph_->meta(*graph_->loss()).dtype;
+    result.loss = values[*stage_.loss].detach().to(ToScalarType(type));
+  }
+  if (stage_.prediction.has_value()) result.prediction = values[*stage_.prediction].detach();
   if (keep != Keep::kNothing) {
     pass.tensors = std::move(tensors);
     if (keep == Keep::kInputs) pass.tensors.inputs.clear();

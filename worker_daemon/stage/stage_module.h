@@ -62,7 +62,8 @@ class StageModule {
   struct Forwarded {
     std::vector<at::Tensor> outputs;  // Parallel to outputs(), of the types computed in; detached.
     at::Tensor loss;                  // Undefined unless has_loss(); detached.
-    at::Tensor prediction;            // Undefined unless made here; detached.
+    at::Tensor prediction;            // As outputs; undefined unless made here. A language model's
+                                      // is its largest tensor, so it is never a copy.
   };
   enum class Keep {
     kNothing,  // No backward pass will follow.

@@ -149,6 +149,19 @@ TEST_P(TwoStages, GiveTheGradientsOfOne) {
 INSTANTIATE_TEST_SUITE_P(All, TwoStages,
                          ::testing::Values(Mode::kWhole, Mode::kHalves, Mode::kRecompute));
 
+// A copy in the graph's type would be a language model's largest tensor, for each micro-batch.
+TEST(StageModule, APredictionIsOfTheTypeThatItWasComputedIn) {
+  const Graph graph = Perceptron();
+  const ParameterStore store = LoadAll(graph, "perceptron_mixed.safetensors");
+  const auto module =
+      Build(graph, WholeGraph(graph), {}, store, {.mini_batch = 7, .precision = Precision::kBFloat16});
+  const auto forward =
+      module->Forward({0, {0, 7}}, {{}, {Random({7, 4}, 11), Random({7, 3}, 12)}}, Keep::kGraph);
+  ASSERT_TRUE(forward.ok()) << forward.status();
+  EXPECT_EQ(forward->prediction.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(forward->loss.scalar_type(), at::kFloat);
+}
+
 TEST(StageModule, NumbersListsOptionalsAndSizesBecomeWhatTheSchemaWants) {
   GraphMaker make;
   const int x = make.AddInput("x", {-1, 4});

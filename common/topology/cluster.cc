@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "common/base/check.h"
+#include "common/topology/preset_device.h"
 
 namespace stagewright {
 namespace {
@@ -196,7 +197,7 @@ absl::StatusOr<Cluster> MakeHierarchical(const HierarchicalSpec& spec) {
     }
     for (int32_t d = 0; d < spec.devices_per_node; ++d) {
       const int32_t index = node * spec.devices_per_node + d;
-      const std::string name = absl::StrCat(prefix, "/device", d);
+      const std::string name = PresetDevice(node, d);
       data.devices.push_back({name, 0, node, spec.memory});
       if (spec.devices_per_node > 1) port[index] = add_pair(name, spec.inside);
       if (spec.nodes > 1)

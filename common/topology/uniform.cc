@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/one_line.h"
+#include "common/topology/preset_device.h"
 
 namespace stagewright {
 namespace {
@@ -132,8 +133,7 @@ absl::StatusOr<Cluster> MakeUniform(const UniformSpec& spec) {
   data.kinds = {{"profiled", kUnlimited, kUnlimited, 0, 0}};
   for (int32_t d = 0; d < n; ++d) {
     const int32_t node = d / spec.devices_per_node;
-    data.devices.push_back(
-        {absl::StrCat("node", node, "/device", d % spec.devices_per_node), 0, node, spec.memory});
+    data.devices.push_back({PresetDevice(node, d % spec.devices_per_node), 0, node, spec.memory});
   }
   data.routes.resize(n * n);
   data.links.reserve(n * (n - 1));

@@ -1,6 +1,7 @@
 #include "planner_service/jobs/job_plan.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/cost/parameters.h"
@@ -50,16 +51,15 @@ absl::StatusOr<std::vector<Program>> EvaluationPrograms(const std::vector<const 
   return programs;
 }
 
-// Those that the plan gives work.
-std::vector<DeviceId> WorkingDevices(const Program& program) {
-  std::vector<DeviceId> devices;
-  for (const DeviceProgram& device : program.devices) devices.push_back(device.device);
-  std::sort(devices.begin(), devices.end());
-  return devices;
+}  // namespace
+
+std::vector<DeviceId> WorkingDevices(const Strategy& strategy) {
+  std::set<DeviceId> devices;
+  for (const Stage& stage : strategy.stages)
+    devices.insert(stage.devices.begin(), stage.devices.end());
+  return {devices.begin(), devices.end()};
 }
 
-// The strategy for a cluster whose device i is devices[i] of its own. REQUIRES: these are ascending
-// and all that it names.
 Strategy Renumbered(Strategy strategy, const std::vector<DeviceId>& devices) {
   const auto renumber = [&](DeviceId& device) {
     const auto place = std::lower_bound(devices.begin(), devices.end(), device);
@@ -70,8 +70,6 @@ Strategy Renumbered(Strategy strategy, const std::vector<DeviceId>& devices) {
   for (DeviceOrder& order : strategy.orders) renumber(order.device);
   return strategy;
 }
-
-}  // namespace
 
 absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
                                 const OperatorProfile& profile, const std::string& default_planner,
@@ -124,7 +122,7 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
 absl::StatusOr<JobPlan> WithoutIdleDevices(JobPlan plan, const JobRequest& job,
                                            const Cluster& cluster, const OperatorProfile& profile) {
   const Plan& best = plan.best.plan;
-  const std::vector<DeviceId> devices = WorkingDevices(best.program);
+  const std::vector<DeviceId> devices = WorkingDevices(best.strategy);
   if (devices.size() == plan.devices.size()) return plan;
   JobRequest given = job;
   given.strategy = Renumbered(best.strategy, devices);

@@ -26,6 +26,13 @@ struct JobPlan {
   std::vector<TimedOperator> operators;  // ExpectedOperators of the best plan.
 };
 
+// Those that the strategy gives work, ascending. O(devices log devices).
+std::vector<DeviceId> WorkingDevices(const Strategy& strategy);
+
+// The strategy for a cluster whose device i is devices[i] of its own. REQUIRES: these are ascending
+// and all that it names.
+Strategy Renumbered(Strategy strategy, const std::vector<DeviceId>& devices);
+
 // For all devices of the cluster, of which it may leave some without work. By the costs of
 // `profile` where it has any of the cluster's kinds. FAILED_PRECONDITION carries the planner's
 // reason where no plan exists.

@@ -1,8 +1,6 @@
 #include "planner_service/jobs/job_proto.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +8,8 @@
 #include "common/wire/split_graph.h"
 #include "common/wire/strategy_proto.h"
 #include "common/wire/training_proto.h"
+#include "planner_service/jobs/job_plan.h"
+#include "planner_service/wire/manual_devices.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
@@ -154,34 +154,6 @@ JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
 
 constexpr char kByHand[] = "manual";  // The planner that takes plans by hand.
 
-// What a plan by hand says of its devices: numbers or names. Nothing of one that has both, or that
-// cannot be read, which its planner says better.
-struct PlannedDevices {
-  int32_t numbered = 0;  // The largest number, and 1.
-  std::set<std::string> named;
-};
-
-PlannedDevices DevicesOf(const std::string& plan) {
-  const auto json = nlohmann::json::parse(plan, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("stages") || !json["stages"].is_array()) return {};
-  int64_t numbered = 0;
-  std::set<std::string> named;
-  for (const nlohmann::json& stage : json["stages"]) {
-    if (!stage.is_object() || !stage.contains("devices") || !stage["devices"].is_array()) return {};
-    for (const nlohmann::json& device : stage["devices"]) {
-      if (device.is_string()) {
-        named.insert(device.get<std::string>());
-      } else if (device.is_number_integer()) {
-        numbered = std::max(numbered, device.get<int64_t>() + 1);
-      } else {
-        return {};
-      }
-    }
-  }
-  if (numbered > Cluster::kMostDevices || (numbered > 0 && !named.empty())) return {};
-  return {static_cast<int32_t>(numbered), std::move(named)};
-}
-
 }  // namespace
 
 v1::JobState ToProto(JobState state) {
@@ -255,12 +227,20 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
       request.strategy->bucket_bytes = request.options.bucket_bytes;
   }
   request.num_devices = spec.num_devices();
+  request.found = !spec.plan_options().found_for().empty();
+  if (request.found && request.strategy) {
+    const std::vector<DeviceId> devices = WorkingDevices(*request.strategy);
+    // What is no device its judge says better.
+    if (!devices.empty() && devices.front().valid())
+      request.strategy = Renumbered(*std::move(request.strategy), devices);
+    if (request.num_devices == 0) request.num_devices = static_cast<int32_t>(devices.size());
+  }
   // It waits for as many, and leaves the others to others.
   if (request.planner == kByHand) {
-    const PlannedDevices devices = DevicesOf(request.options.manual);
-    request.named_devices.assign(devices.named.begin(), devices.named.end());
+    ManualDevices devices = ManualDevicesOf(request.options.manual);
     if (request.num_devices == 0)
       request.num_devices = std::max(devices.numbered, static_cast<int32_t>(devices.named.size()));
+    request.named_devices = std::move(devices.named);
   }
   request.step_timeout = absl::Nanoseconds(spec.step_timeout_ns());
   request.max_restarts = spec.max_restarts();
@@ -277,6 +257,22 @@ void SetSpec(v1::JobSpec spec, Job& job) {
   job.planned_graph = job.graph;
   spec.clear_graph();
   job.spec = std::make_shared<const v1::JobSpec>(std::move(spec));
+}
+
+std::optional<Job> ByNumber(const Job& job) {
+  const v1::PlanOptions& options = job.spec->plan_options();
+  if (!job.request->found || job.request->named_devices.empty()) return std::nullopt;
+  const std::string manual =
+      ByNumber(options.manual(), {options.found_for().begin(), options.found_for().end()});
+  Job numbered = job;
+  v1::JobSpec spec = *job.spec;
+  spec.mutable_plan_options()->set_manual(manual);
+  numbered.spec = std::make_shared<const v1::JobSpec>(std::move(spec));
+  JobRequest request = *job.request;
+  request.options.manual = manual;
+  request.named_devices.clear();
+  numbered.request = std::make_shared<const JobRequest>(std::move(request));
+  return numbered;
 }
 
 v1::Straggler ToProto(const JobStraggler& straggler) {

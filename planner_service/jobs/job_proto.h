@@ -3,6 +3,8 @@
 
 #include <google/protobuf/timestamp.pb.h>
 
+#include <optional>
+
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "planner_service/jobs/job.h"
@@ -25,6 +27,11 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec);
 
 // Keeps the spec as it came, its graph apart and sealed. O(spec): not under a lock.
 void SetSpec(v1::JobSpec spec, Job& job);
+
+// The job on any devices instead of those that its plan names, which are then numbers in the order
+// of the cluster that it was found for; none if it names none, or nothing says what it was found
+// for. O(spec).
+std::optional<Job> ByNumber(const Job& job);
 
 // What of its graph comes along: nothing, names and modules of nodes for views of the plan, or
 // neither that nor the plans, which the store keeps apart.

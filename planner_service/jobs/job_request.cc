@@ -5,6 +5,7 @@
 #include "common/artifacts/artifact_name.h"
 #include "common/training/field_check.h"
 #include "planner_service/front_door/front_door.h"
+#include "planner_service/jobs/job_plan.h"
 
 namespace stagewright {
 namespace {
@@ -65,13 +66,22 @@ absl::Status CheckPlanner(const std::string& planner) {
 
 }  // namespace
 
+size_t PlannedDevices(const JobRequest& request) {
+  if (!request.named_devices.empty()) return request.named_devices.size();
+  return request.found && request.strategy ? WorkingDevices(*request.strategy).size() : 0;
+}
+
+absl::Status WrongNumber(const JobRequest& request) {
+  const size_t planned = PlannedDevices(request);
+  return Invalid("num_devices", "is ", request.num_devices, ", but the plan is for ", planned,
+                 planned == 1 ? " device" : " devices");
+}
+
 absl::Status Check(const JobRequest& request) {
   RETURN_IF_ERROR(CheckData(request));
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "num_devices", int64_t{request.num_devices}));
-  const size_t named = request.named_devices.size();
-  if (named > 0 && static_cast<size_t>(request.num_devices) != named)
-    return Invalid("num_devices", "is ", request.num_devices, ", but the plan names ", named,
-                   named == 1 ? " device" : " devices");
+  if (static_cast<size_t>(request.num_devices) < PlannedDevices(request))
+    return WrongNumber(request);
   if (request.step_timeout < absl::ZeroDuration())
     return Invalid("step_timeout_ns", "must not be negative");
   RETURN_IF_ERROR(Check(

@@ -56,6 +56,9 @@ struct JobRequest {
   // "worker/device", sorted: those that a plan by hand names, if it names all of its devices. The
   // job runs on these and no others.
   std::vector<std::string> named_devices;
+  // The plan was found for devices that need not be there: the job runs on the first that are free
+  // if none of `named_devices` is, and its strategy on as many as that needs.
+  bool found = false;
   absl::Duration step_timeout;  // 0: the default.
   int32_t max_restarts = 0;
   LossPolicy on_loss = LossPolicy::kShrink;
@@ -72,5 +75,11 @@ struct JobRequest {
 // INVALID_ARGUMENT names the field, as the wire calls it and with "spec." before it, and what is
 // wrong with it.
 absl::Status Check(const JobRequest& request);
+
+// How many devices its plan says that it is for; 0: it does not.
+size_t PlannedDevices(const JobRequest& request);
+
+// INVALID_ARGUMENT: the job is to have another number than that.
+absl::Status WrongNumber(const JobRequest& request);
 
 }  // namespace stagewright

@@ -51,20 +51,6 @@ std::string DigestOfSubmit(const v1::JobSpec& spec, const std::string& request_i
   return request_id.empty() ? "" : DigestOf(spec);
 }
 
-// Whether one of the devices that are not there may still come back to a planner that has started:
-// its worker was not here since.
-template <typename Names>
-bool MayComeBack(const Names& wanted, const std::vector<RegisteredDevice>& there,
-                 const std::vector<Event>& events) {
-  std::set<std::string> here;
-  for (const RegisteredDevice& device : there) here.insert(device.QualifiedName());
-  for (const Event& event : events)
-    if (event.kind == EventKind::kWorkerConnected) here.insert(event.worker);
-  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& device) {
-    return !here.contains(device) && !here.contains(device.substr(0, device.find('/')));
-  });
-}
-
 // The number of a job that is known.
 absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   const int64_t number = JobNumber(name);
@@ -262,13 +248,14 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
                                            const std::string& client) {
   // All that is as large as the graph is done before the lock is taken.
   ASSIGN_OR_RETURN(Job job, JobOf(spec));
+  const std::optional<Job> by_number = ByNumber(job);
   const std::string digest = DigestOfSubmit(spec, request_id);
   std::string name;
   std::optional<Job> submitted;
   {
     absl::MutexLock lock(&mutex_);
     CatchUp(absl::Now());
-    RETURN_IF_ERROR(CheckDevices(*job.request, request_id));
+    RETURN_IF_ERROR(Place(request_id, by_number, job));
     ASSIGN_OR_RETURN(const int64_t number,
                      life_.Submit(std::move(job), request_id, digest, client));
     name = absl::StrCat("jobs/", number);
@@ -344,21 +331,27 @@ absl::Status JobManager::Delete(const std::string& name) {
 }
 
 absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& request_id) const {
-  ASSIGN_OR_RETURN(const Job job, JobOf(spec));
+  ASSIGN_OR_RETURN(Job job, JobOf(spec));
+  const std::optional<Job> by_number = ByNumber(job);
   const std::string digest = DigestOfSubmit(spec, request_id);
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckDevices(*job.request, request_id));
+  RETURN_IF_ERROR(Place(request_id, by_number, job));
   return life_.MaySubmit(job, request_id, digest);
 }
 
-absl::Status JobManager::CheckDevices(const JobRequest& request,
-                                      const std::string& request_id) const {
+absl::Status JobManager::Place(const std::string& request_id, const std::optional<Job>& by_number,
+                               Job& job) const {
+  const std::vector<std::string>& named = job.request->named_devices;
   // The answer to what is known is the job that there is.
-  if (request.named_devices.empty() || life_.Knows(request_id)) return absl::OkStatus();
+  if (PlannedDevices(*job.request) == 0 || life_.Knows(request_id)) return absl::OkStatus();
   const std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
-  const absl::Status lacking = CheckNamedDevices(request, devices);
-  if (!MayComeBack(request.named_devices, devices, worker_events_)) return lacking;
-  return Lacking(lacking, workers_back_by_ - std::max(absl::Now(), ticked_));
+  const absl::Duration wait = named.empty() || MayComeBack(named, devices, worker_events_)
+                                  ? workers_back_by_ - std::max(absl::Now(), ticked_)
+                                  : absl::ZeroDuration();
+  if (!by_number || !GoByNumber(named, devices, wait))
+    return Lacking(CheckDevices(*job.request, devices), wait);
+  job = *by_number;
+  return absl::OkStatus();
 }
 
 absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
@@ -376,7 +369,7 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   // Its answer is the job that there is by now, or that the id was for something else.
   if (life_.Knows(request_id)) return absl::OkStatus();
   RETURN_IF_ERROR(now.status());
-  if (!MayComeBack(of_plan, devices, worker_events_)) return changed;
+  if (!MayComeBack({of_plan.begin(), of_plan.end()}, devices, worker_events_)) return changed;
   return Lacking(changed, workers_back_by_ - std::max(absl::Now(), ticked_));
 }
 

@@ -97,9 +97,10 @@ class JobManager {
   void Tick(absl::Time now);
 
  private:
-  // CheckNamedDevices, unless there is an answer to the id already.
-  absl::Status CheckDevices(const JobRequest& request, const std::string& request_id) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the job the one by number if its plan goes so, and else is CheckDevices; nothing if there
+  // is an answer to the id already.
+  absl::Status Place(const std::string& request_id, const std::optional<Job>& by_number,
+                     Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
   // The same options; watchers hear of changes, too, and events of workers are kept.
   JobManagerOptions Watched(JobManagerOptions options);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
+#include "common/topology/preset_device.h"
 #include "common/training/field_check.h"
 #include "common/wire/topology_proto.h"
 #include "planner_service/jobs/job_cluster.h"
@@ -21,6 +22,7 @@
 #include "planner_service/queue/servable_jobs.h"
 #include "planner_service/registry/transport_key.h"
 #include "planner_service/runs/worker_messages.h"
+#include "planner_service/wire/manual_devices.h"
 
 namespace stagewright {
 namespace {
@@ -28,6 +30,12 @@ namespace {
 constexpr absl::Duration kAskAgain = absl::Seconds(5);
 constexpr size_t kMostMissing = 8;  // Devices that an error names.
 constexpr char kMeasuring[] = "waiting for links that are being measured";
+
+std::set<std::string> NamesOf(const std::vector<RegisteredDevice>& devices) {
+  std::set<std::string> names;
+  for (const RegisteredDevice& device : devices) names.insert(device.QualifiedName());
+  return names;
+}
 
 DeviceCounts CountsOf(const std::vector<RegisteredDevice>& devices) {
   DeviceCounts counts;
@@ -179,23 +187,49 @@ JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>&
   return queue;
 }
 
-absl::Status CheckNamedDevices(const JobRequest& request,
-                               const std::vector<RegisteredDevice>& devices) {
-  std::set<std::string> there;
-  for (const RegisteredDevice& device : devices) there.insert(device.QualifiedName());
+absl::Status CheckDevices(const JobRequest& request, const std::vector<RegisteredDevice>& devices) {
+  const std::set<std::string> there = NamesOf(devices);
   std::vector<std::string> missing;
   for (const std::string& name : request.named_devices) {
     if (!there.contains(name)) missing.push_back(absl::StrCat("\"", name, "\""));
   }
-  if (missing.empty()) return absl::OkStatus();
+  const size_t planned = PlannedDevices(request), named = request.named_devices.size();
+  const bool too_few = request.found && missing.size() == named && there.size() < planned;
+  const std::string says = absl::StrCat(
+      there.size(), there.size() == 1 ? " device is connected" : " devices are connected",
+      too_few ? absl::StrCat(", too few for the plan's ", planned) : "",
+      ": start workers, or plan for what is there");
+  if (named == 0) {
+    return too_few ? WrongField("spec.", "strategy", "cannot be carried out: ", says)
+                   : absl::OkStatus();
+  }
+  if (missing.empty()) {
+    const bool more = static_cast<size_t>(request.num_devices) > named;
+    return more ? WrongNumber(request) : absl::OkStatus();
+  }
   const size_t untold = missing.size() - std::min(missing.size(), kMostMissing);
   const char* noun = missing.size() == 1 ? "names the device " : "names the devices ";
   missing.resize(missing.size() - untold);
   if (untold > 0) missing.push_back(absl::StrCat(untold, " more"));
   return WrongField("spec.", "plan_options.manual", noun, absl::StrJoin(missing, ", "),
-                    ", which no connected worker has; ", devices.size(),
-                    devices.size() == 1 ? " device is" : " devices are",
-                    " connected: start workers, or plan for what is there");
+                    ", which no connected worker has; ", says);
+}
+
+bool MayComeBack(const std::vector<std::string>& wanted, const std::vector<RegisteredDevice>& there,
+                 const std::vector<Event>& events) {
+  std::set<std::string> here = NamesOf(there);
+  for (const Event& event : events)
+    if (event.kind == EventKind::kWorkerConnected) here.insert(event.worker);
+  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& device) {
+    return !here.contains(device) && !here.contains(device.substr(0, device.find('/')));
+  });
+}
+
+bool GoByNumber(const std::vector<std::string>& named, const std::vector<RegisteredDevice>& devices,
+                absl::Duration workers_come_back) {
+  return StandForOthers(named, NamesOf(devices)) &&
+         (workers_come_back <= absl::ZeroDuration() ||
+          std::all_of(named.begin(), named.end(), IsPresetDevice));
 }
 
 absl::Status Lacking(absl::Status status, absl::Duration workers_come_back) {

@@ -32,9 +32,19 @@ struct JobQueue {
 JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>& devices,
                  absl::Time now, absl::Time measuring_since);
 
-// INVALID_ARGUMENT names the devices that the job is to run on and no connected worker has.
-absl::Status CheckNamedDevices(const JobRequest& request,
-                               const std::vector<RegisteredDevice>& devices);
+// Whether one of the devices that are not there may still come back to a planner that has started:
+// its worker was not here since, as the events tell.
+bool MayComeBack(const std::vector<std::string>& wanted, const std::vector<RegisteredDevice>& there,
+                 const std::vector<Event>& events);
+
+// Whether the devices that a plan names, which was found, stand for the first that are free: they
+// do not while theirs may come back for so long, as those of presets never do.
+bool GoByNumber(const std::vector<std::string>& named, const std::vector<RegisteredDevice>& devices,
+                absl::Duration workers_come_back);
+
+// INVALID_ARGUMENT unless the job can have the devices of its plan: it says which of those that it
+// names no connected worker has, or that there are too few for a plan that was found.
+absl::Status CheckDevices(const JobRequest& request, const std::vector<RegisteredDevice>& devices);
 
 // An error for want of devices; while workers may bring them back for so long, UNAVAILABLE, with
 // when to ask again.

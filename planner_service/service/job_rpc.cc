@@ -169,6 +169,8 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
   spec.set_owner(caller->user);
   spec.set_tenant(caller->tenant);
   if (request->has_plan_basis()) {
+    // It is of these devices and no others.
+    spec.mutable_plan_options()->clear_found_for();
     const absl::Status same = jobs_->CheckBasis(spec, request->plan_basis(), request->request_id());
     if (!same.ok()) return refuse(same);
   }

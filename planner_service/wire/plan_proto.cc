@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "common/wire/strategy_proto.h"
 #include "common/wire/topology_proto.h"
 #include "common/wire/training_proto.h"
+#include "planner_service/wire/manual_devices.h"
 
 namespace stagewright {
 namespace {
@@ -84,6 +87,15 @@ absl::Status CheckRates(const Graph& graph, const Cluster& cluster) {
                      "cluster file with those of the devices")));
   }
   return absl::OkStatus();
+}
+
+// The plan by hand on the cluster.
+std::string ManualOn(const Cluster& cluster, const v1::PlanOptions& options) {
+  if (options.found_for().empty()) return options.manual();
+  std::set<std::string> there;
+  for (const Device& device : cluster.devices()) there.insert(device.name);
+  if (!StandForOthers(ManualDevicesOf(options.manual()).named, there)) return options.manual();
+  return ByNumber(options.manual(), {options.found_for().begin(), options.found_for().end()});
 }
 
 v1::Evaluation ToProto(const Evaluation& evaluation, const Cluster& cluster) {
@@ -167,6 +179,7 @@ absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanRequest& proto) {
   ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(proto.problem()));
   if (!proto.planner().empty()) owned.request.planner = proto.planner();
   owned.request.options = FromProto(proto.options());
+  owned.request.options.manual = ManualOn(*owned.cluster, proto.options());
   owned.request.timeline = proto.timeline();
   owned.request.compare_sequential = proto.compare_sequential();
   owned.request.explain = proto.explain();

@@ -139,7 +139,8 @@ def test_a_plan_found_for_a_preset_runs_on_the_devices_that_are_there(system):
     refused = system.cli(*system.submit_flags("chain_f64", plan=saved, out=system.path / "preset"))
     assert refused.returncode == 1
     missing = ", ".join(f'"node0/device{i}"' for i in range(4))
-    assert f"names the devices {missing}, which no connected worker has; 3 devices are connected" in refused.stderr
+    why = "3 devices are connected, too few for the plan's 4: start workers, or plan for what is there"
+    assert f"spec.plan_options.manual names the devices {missing}, which no connected worker has; {why}" in refused.stderr
 
 
 @pytest.mark.parametrize("policy", ["stop", "skip", "continue"])

@@ -200,6 +200,18 @@ def test_a_plan_of_one_job_is_run_by_another(system, client):
     assert client.history(again.name).losses == pytest.approx(client.history(first.name).losses, rel=1e-6)
 
 
+def test_a_plan_for_a_preset_runs_on_the_devices_that_are_there(system, client):
+    options = stagewright.PlanOptions(stages=2, no_replicas=True)
+    plan = client.plan(MODELS / "chain_f32.swg", cluster="cpu:2", mini_batch=16, options=options)
+    job = client.wait(long_job(client, system, "preset", steps=4, plan=plan).name)
+    assert job.succeeded, job.message
+    assert job.devices == ("w0/cpu0", "w1/cpu0")
+    options = stagewright.PlanOptions(stages=4, no_replicas=True)
+    plan = client.plan(MODELS / "chain_f32.swg", cluster="cpu:4", mini_batch=16, options=options)
+    with pytest.raises(stagewright.InvalidError, match="2 devices are connected, too few for the plan's 4: start workers"):
+        long_job(client, system, "large", plan=plan)
+
+
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_no_step_is_lost_when_the_planner_is_away(how):
     """A job of its own system: far more steps pass than workers keep messages of, while no planner listens."""

@@ -1,11 +1,8 @@
 #include "clients/cli/files/plan_file.h"
 
-#include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "clients/cli/files/saved_plan.h"
 #include "clients/cli/view/plan_context.h"
@@ -74,38 +71,15 @@ absl::StatusOr<std::vector<OperatorSplit>> SplitsIn(const Json& json, const std:
       absl::StrCat(path, ": ", kSplits, " is not an object of numbers of parts by node"));
 }
 
-// Devices of a plan as PlanJson writes it that stages are on, in the order of the cluster.
-std::vector<std::string> DevicesAtWork(const Json& shown) {
-  std::set<Json> at_work;
-  for (const Json& stage : shown["stages"]) {
-    if (!stage.is_object() || !stage.contains("devices")) continue;
-    at_work.insert(stage["devices"].begin(), stage["devices"].end());
-  }
+// Those of a plan as PlanJson writes it.
+std::vector<std::string> DevicesIn(const Json& shown) {
   std::vector<std::string> names;
   if (!shown.contains("devices")) return names;
   for (const Json& report : shown["devices"]) {
-    if (report.is_object() && report.contains("device") && report["device"].is_string() &&
-        at_work.erase(report["device"]) > 0)
+    if (report.is_object() && report.contains("device") && report["device"].is_string())
       names.push_back(report["device"].get<std::string>());
   }
-  // What was edited may be on devices that had nothing to do.
-  for (const Json& name : at_work) {
-    if (!name.is_string()) return {};
-    names.push_back(name.get<std::string>());
-  }
   return names;
-}
-
-// "device NAME: ..." with the device's number.
-void NumberOrder(const std::map<std::string, int>& numbers, Json& order) {
-  constexpr char kBegin[] = "device ";
-  if (!order.is_string()) return;
-  const auto text = order.get<std::string>();
-  const size_t colon = text.rfind(':');
-  if (!absl::StartsWith(text, kBegin) || colon == std::string::npos) return;
-  const size_t begin = sizeof(kBegin) - 1;
-  const auto number = numbers.find(text.substr(begin, colon - begin));
-  if (number != numbers.end()) order = absl::StrCat(kBegin, number->second, text.substr(colon));
 }
 
 }  // namespace
@@ -122,7 +96,7 @@ absl::StatusOr<PlanFile> ReadPlanFile(const std::string& path) {
   ASSIGN_OR_RETURN(file.splits, SplitsIn(json, path));
   if (json.contains("termination")) {
     ASSIGN_OR_RETURN(file.plan, ByHand(json, path));
-    file.found_for = DevicesAtWork(json);
+    file.found_for = DevicesIn(json);
   } else if (file.splits.empty()) {
     file.plan = std::move(text);
   } else {
@@ -142,29 +116,10 @@ absl::StatusOr<v1::PlanBasis> ReadPlanBasis(const std::string& path) {
 absl::Status SetManualPlan(const std::string& path, v1::PlanOptions& options) {
   ASSIGN_OR_RETURN(PlanFile file, ReadPlanFile(path));
   options.set_manual(std::move(file.plan));
+  options.mutable_found_for()->Assign(file.found_for.begin(), file.found_for.end());
   if (options.splits_size() > 0) return absl::OkStatus();
   for (const OperatorSplit& split : file.splits) *options.add_splits() = ToProto(split);
   return absl::OkStatus();
-}
-
-std::string PlanForConnected(const PlanFile& file, const std::set<std::string>& connected) {
-  const std::vector<std::string>& devices = file.found_for;
-  if (devices.empty() || devices.size() > connected.size() ||
-      std::any_of(devices.begin(), devices.end(),
-                  [&](const std::string& device) { return connected.contains(device); }))
-    return file.plan;
-  std::map<std::string, int> numbers;
-  for (const std::string& device : devices)
-    numbers.emplace(device, static_cast<int>(numbers.size()));
-  Json plan = Json::parse(file.plan);
-  for (Json& stage : plan["stages"]) {
-    if (!stage.is_object() || !stage.contains("devices")) continue;
-    for (Json& device : stage["devices"]) device = numbers.at(device.get<std::string>());
-  }
-  if (plan.contains("orders")) {
-    for (Json& order : plan["orders"]) NumberOrder(numbers, order);
-  }
-  return Text(plan);
 }
 
 }  // namespace stagewright::cli

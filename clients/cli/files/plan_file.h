@@ -1,7 +1,6 @@
 // Plans that `--plan-file` takes.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace stagewright::cli {
 struct PlanFile {
   std::string plan;                   // By hand.
   std::vector<OperatorSplit> splits;  // "split_operators": what is cut before.
-  // Those that a plan that was found gives work, in the order of its cluster.
+  // Devices of the cluster that the plan was found for, in its order; none of a plan by hand.
   std::vector<std::string> found_for;
 };
 
@@ -27,12 +26,8 @@ absl::StatusOr<PlanFile> ReadPlanFile(const std::string& path);
 // does not say so.
 absl::StatusOr<v1::PlanBasis> ReadPlanBasis(const std::string& path);
 
-// Asks for that plan. Operators that are named to be cut already are cut instead of the file's.
+// Asks for that plan, and says what it was found for. Operators that are named to be cut already
+// are cut instead of the file's.
 absl::Status SetManualPlan(const std::string& path, v1::PlanOptions& options);
-
-// The plan by numbers 0, 1, ... of its devices, if it was found for a cluster of which no device is
-// among those that are connected, such as a preset, and needs no more than there are: a job then
-// takes the first that are free. Otherwise, and by hand, as it is.
-std::string PlanForConnected(const PlanFile& file, const std::set<std::string>& connected);
 
 }  // namespace stagewright::cli

@@ -3,9 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <set>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "clients/cli/connection.h"
@@ -120,25 +118,6 @@ absl::StatusOr<v1::Job> Send(Connection& connection, const v1::JobSpec& spec,
   return response.job();
 }
 
-// A plan that was found for devices that are not here may go to others, unless what it was made
-// from is to hold.
-absl::Status PlaceOnConnected(Connection& connection, const SubmitFlags& flags, v1::JobSpec& spec) {
-  if (flags.plan_file.empty() || flags.check_version) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const PlanFile file, ReadPlanFile(flags.plan_file));
-  if (file.found_for.empty()) return absl::OkStatus();
-  v1::ListWorkersResponse workers;
-  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
-    return connection.jobs().ListWorkers(context, v1::ListWorkersRequest(), &workers);
-  }));
-  std::set<std::string> connected;
-  for (const v1::Worker& worker : workers.workers()) {
-    for (const v1::WorkerDevice& device : worker.devices())
-      connected.insert(absl::StrCat(worker.name(), "/", device.name()));
-  }
-  spec.mutable_plan_options()->set_manual(PlanForConnected(file, connected));
-  return absl::OkStatus();
-}
-
 // Looks at the files, and puts the weights into the store of artifacts, if there is one.
 absl::Status CheckAndPut(const SubmitFlags& flags, const Globals& globals, v1::JobSpec& spec) {
   const auto graph = FromProto(spec.graph());
@@ -158,8 +137,6 @@ int RunSubmit(const SubmitFlags& flags, const Globals& globals) {
   if (absl::Status status = CheckAndPut(flags, globals, *spec); !status.ok()) return Report(status);
 
   Connection connection(globals);
-  if (absl::Status status = PlaceOnConnected(connection, flags, *spec); !status.ok())
-    return Report(status);
   if (flags.verify.steps > 0) {
     const int code = Verify(connection, flags.verify, globals.json(), *spec);
     if (code != kSuccess || flags.verify.only) return code;

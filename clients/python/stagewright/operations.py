@@ -16,7 +16,7 @@ from .graph_file import load_graph
 from .history import History
 from .jobs import Checkpoint, Job, Worker, checkpoints_of, job_from_proto, state_to_proto, worker_from_proto
 from .optimizers import named_optimizer
-from .plans import Plan, for_connected, found_for, plan_from_response
+from .plans import Plan, plan_from_response
 from .proto import jobs_pb, pb, planner_pb
 from .settings import JobSettings, LearningRateSchedule, PlanOptions, absolute, absolute_data, choice, weights_place
 
@@ -131,13 +131,7 @@ def submit(
     spec.optimizer.max_gradient_norm = clip_norm
     if schedule is not None:
         spec.optimizer.schedule.CopyFrom(schedule.to_proto())
-    chosen = JobSettings(**settings)
-    chosen.apply(spec)
-    devices = found_for(chosen.plan)
-    if devices:
-        there = yield Call("ListWorkers", jobs_pb.ListWorkersRequest(), timeout)
-        connected = {f"{worker.name}/{device.name}" for worker in there.workers for device in worker.devices}
-        spec.plan_options.manual = for_connected(spec.plan_options.manual, devices, connected)
+    JobSettings(**settings).apply(spec)
     request = jobs_pb.SubmitJobRequest(spec=spec, request_id=request_id or uuid.uuid4().hex)
     response = yield Call("SubmitJob", request, timeout)
     return job_from_proto(response.job)

@@ -221,20 +221,21 @@ _STAGE_FIELDS = {
 }
 
 
-def plan_by_hand(path: str | os.PathLike) -> tuple[str, dict[str, int]]:
-    """The text of a plan by hand (docs/planners/manual.md), from such a file or from what `plan -o json` printed, and
-    the operators that it cuts in parallel parts, in how many."""
+def plan_by_hand(path: str | os.PathLike) -> tuple[str, dict[str, int], list[str]]:
+    """The text of a plan by hand (docs/planners/manual.md), from such a file or from what `plan -o json` printed, the
+    operators that it cuts in parallel parts, in how many, and the devices that it was found for, if it was found."""
     document = _read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("stages"), list):
         raise PlanFileError(f"{path}: holds no plan")
     splits = document.pop("split_operators", {})
     if "termination" not in document:
-        return json.dumps(document), splits
+        return json.dumps(document), splits, []
     plan = {field: document[field] for field in _PLAN_FIELDS if field in document}
     plan["stages"] = [
         {name: stage[shown] for shown, name in _STAGE_FIELDS.items() if shown in stage} for stage in document["stages"]
     ]
-    return json.dumps(plan), splits
+    devices = [report["device"] for report in document.get("devices", []) if "device" in report]
+    return json.dumps(plan), splits, devices
 
 
 def by_name(plan: Plan) -> str:
@@ -264,41 +265,6 @@ def by_name(plan: Plan) -> str:
         for shown, stage in zip(plan.stages, strategy.stages, strict=True)
     ]
     return json.dumps(written)
-
-
-def found_for(plan: Plan | str | os.PathLike | None) -> list[str]:
-    """The names of the devices that a plan which was found gives work, in the order of its cluster; none of a plan by
-    hand, and none of one for a preset, which goes by numbers."""
-    if plan is None or isinstance(plan, Plan):
-        if plan is None or plan.preset:
-            return []
-        names = [device.name for device in plan.devices]
-        stages = [stage.devices for stage in plan.stages]
-    else:
-        document = _read_json(plan)
-        if isinstance(document, dict) and "response" in document:
-            return found_for(load_plan(plan))
-        if not isinstance(document, dict) or "termination" not in document:
-            return []
-        names = [report.get("device") for report in document.get("devices", [])]
-        stages = [stage.get("devices", []) for stage in document.get("stages", [])]
-    at_work = dict.fromkeys(device for stage in stages for device in stage)
-    return [name for name in names if name in at_work] + [name for name in at_work if name not in names]
-
-
-def for_connected(plan: str, devices: list[str], connected: set[str]) -> str:
-    """A plan by hand that was found for `devices`, by their numbers if none of them is connected and there are as many
-    others: a job then takes the first that are free. Otherwise as it is, and the planner says what is missing."""
-    if not devices or len(devices) > len(connected) or connected & set(devices):
-        return plan
-    document = json.loads(plan)
-    numbers = {name: number for number, name in enumerate(devices)}
-    for stage in document["stages"]:
-        stage["devices"] = [numbers[name] for name in stage.get("devices", [])]
-    if "orders" in document:
-        parts = [order.removeprefix("device ").rpartition(":") for order in document["orders"]]
-        document["orders"] = [f"device {numbers.get(name, name)}:{steps}" for name, _, steps in parts]
-    return json.dumps(document)
 
 
 _PASSES = "?FRBIW"  # By number.

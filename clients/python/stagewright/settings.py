@@ -138,27 +138,25 @@ class JobSettings:
 
 
 def _apply_plan(plan: Plan | str | os.PathLike, spec: "jobs_pb.JobSpec") -> None:
+    """What the plan is and what it was found for: which devices these are here is the planner's to say."""
+    options = spec.plan_options
     if isinstance(plan, Plan):
-        if plan.preset:
+        options.found_for.extend(device.name for device in plan.devices)
+        if plan.preset:  # Its graph may have operators cut that have no names here.
             spec.strategy.CopyFrom(plan.proto.strategy)
-            spec.num_devices = spec.num_devices or _devices_of(plan.proto.strategy)
             return
-        spec.plan_options.manual = by_name(plan)
+        options.manual = by_name(plan)
         splits = {split.node: split.parts for split in plan.proto.strategy.splits}
     else:
         text = pathlib.Path(plan).read_text() if pathlib.Path(plan).is_file() else ""
         if text.lstrip().startswith('{"response"'):
             _apply_plan(load_plan(plan), spec)
             return
-        spec.plan_options.manual, splits = plan_by_hand(plan)
-    if not spec.plan_options.splits:
-        spec.plan_options.splits.extend(strategy_pb.OperatorSplit(node=n, parts=p) for n, p in splits.items())
+        options.manual, splits, found_for = plan_by_hand(plan)
+        options.found_for.extend(found_for)
+    if not options.splits:
+        options.splits.extend(strategy_pb.OperatorSplit(node=n, parts=p) for n, p in splits.items())
     spec.planner = spec.planner or "manual"
-
-
-def _devices_of(strategy: "strategy_pb.Strategy") -> int:
-    """As many as the largest index needs."""
-    return 1 + max((device for stage in strategy.stages for device in stage.devices), default=0)
 
 
 def absolute(path: str | os.PathLike | None) -> str:

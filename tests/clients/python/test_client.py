@@ -150,47 +150,13 @@ def plan_files(tmp_path):
     """The same two-stage plan in the three forms of files."""
     by_hand = {"micro_batch": 4, "stages": [{"nodes": ["n0"], "devices": [0]}, {"nodes": ["*"], "devices": [1]}]}
     shown = {"termination": "feasible", "model": "m", "kind": "graph", "batch_statistics": "micro", "stages": [
-        {"nodes": ["n0"], "devices": ["a"], "micro_batch_size": 4, "k": 1, "memory_bytes": 3}]}  # fmt: skip
+        {"nodes": ["n0"], "devices": ["a"], "micro_batch_size": 4, "k": 1, "memory_bytes": 3}],
+        "devices": [{"device": "a", "busy_seconds": 0.1}, {"device": "b", "busy_seconds": 0}]}  # fmt: skip
     response = planner_pb.PlanResponse(best=plan_examples.proto())
     saved = {"response": json_format.MessageToDict(response), "graph": json_format.MessageToDict(plan_examples.graph())}
     for name, document in (("hand", by_hand), ("shown", shown), ("saved", saved)):
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     return by_hand
-
-
-def workers(name: str, devices: int = 5):
-    """The answer of a planner with one worker."""
-    there = jobs_pb.ListWorkersResponse()
-    worker = there.workers.add(name=name)
-    for number in range(devices):
-        worker.devices.add(name=f"cpu{number}")
-    return lambda request, context: there
-
-
-def test_plans_for_devices_that_are_not_there_go_to_others(connect, tmp_path):
-    plan_files(tmp_path)
-    proto = plan_examples.proto()
-    proto.strategy.orders.add(device=2).steps.add(**{"stage": 2, "pass": strategy_pb.PASS_FORWARD})
-    plan = plan_from_proto(proto, plan_examples.graph())
-
-    def sent(plan, **there):
-        asked = []
-
-        def answer(request, context):
-            asked.append(request.spec)
-            return jobs_pb.SubmitJobResponse(job=job())
-
-        with PlannerDouble(SubmitJob=answer, ListWorkers=workers(**there)) as planner:
-            connect(planner.address).submit(
-                graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan
-            )
-        return json.loads(asked[0].plan_options.manual)
-
-    numbered = sent(plan, name="other")
-    assert [stage["devices"] for stage in numbered["stages"]] == [[0], [1], [2], [3], [4]]
-    assert numbered["orders"] == ["device 2: F2.0"]
-    for there in (dict(name="other", devices=4), dict(name="left")):  # The planner says which are missing.
-        assert [stage["devices"] for stage in sent(plan, **there)["stages"]] == [[n] for n in plan_examples.DEVICES]
 
 
 def test_plans_and_plan_files_are_run(connect, tmp_path):
@@ -201,7 +167,7 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
         asked.append(request.spec)
         return jobs_pb.SubmitJobResponse(job=job())
 
-    with PlannerDouble(SubmitJob=answer, ListWorkers=workers("left")) as planner:
+    with PlannerDouble(SubmitJob=answer) as planner:
         client = connect(planner.address)
         for_preset = dataclasses.replace(plan_examples.plan(), preset="cpu:5")
         files = [tmp_path / f"{name}.json" for name in ("saved", "hand", "shown")]
@@ -209,8 +175,10 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
             client.submit(graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan)
     numbered, given, saved, hand, shown = asked
     assert numbered.strategy == plan_examples.proto().strategy
-    assert numbered.num_devices == 5
+    assert (numbered.num_devices, numbered.planner, numbered.plan_options.manual) == (0, "", "")
+    assert list(numbered.plan_options.found_for) == plan_examples.DEVICES
     assert given == saved
+    assert list(given.plan_options.found_for) == plan_examples.DEVICES
     assert (given.HasField("strategy"), given.num_devices, given.planner) == (False, 0, "manual")
     named = json.loads(given.plan_options.manual)
     assert [stage["devices"] for stage in named["stages"]] == [[device] for device in plan_examples.DEVICES]
@@ -219,8 +187,10 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
     }  # fmt: skip
     assert (named["kind"], named["asynchronous"]) == ("graph", False)
     assert (json.loads(hand.plan_options.manual), hand.planner) == (by_hand, "manual")
-    stage = {"nodes": ["n0"], "devices": [0], "micro_batch": 4, "k": 1}  # "a" is not there.
+    assert not hand.plan_options.found_for
+    stage = {"nodes": ["n0"], "devices": ["a"], "micro_batch": 4, "k": 1}
     assert json.loads(shown.plan_options.manual) == {"kind": "graph", "batch_statistics": "micro", "stages": [stage]}
+    assert list(shown.plan_options.found_for) == ["a", "b"]
 
 
 def test_a_plan_by_name_says_all_that_its_strategy_does(connect, tmp_path):
@@ -239,7 +209,7 @@ def test_a_plan_by_name_says_all_that_its_strategy_does(connect, tmp_path):
         return jobs_pb.SubmitJobResponse(job=job())
 
     plan = plan_from_proto(proto, plan_examples.graph())
-    with PlannerDouble(SubmitJob=answer, ListWorkers=workers("left")) as planner:
+    with PlannerDouble(SubmitJob=answer) as planner:
         connect(planner.address).submit(
             graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan
         )

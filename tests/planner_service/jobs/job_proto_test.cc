@@ -165,6 +165,34 @@ TEST(JobRequestProto, APlanByHandWantsTheDevicesThatItNumbers) {
   EXPECT_EQ(wanted(R"({"stages": [{"devices": [0]}]})"), 0);
 }
 
+TEST(JobRequestProto, AJobByNumberNamesNoDevices) {
+  v1::JobSpec spec = testing::SmallSpec();
+  spec.set_planner("manual");
+  spec.clear_num_devices();
+  const auto submitted = [&] {
+    Job job;
+    job.request = std::make_shared<const JobRequest>(*FromProto(spec));
+    SetSpec(spec, job);
+    return job;
+  };
+  spec.mutable_plan_options()->set_manual(
+      R"({"stages":[{"devices":["gpu1"]},{"devices":["gpu0"]}]})");
+  EXPECT_FALSE(ByNumber(submitted()).has_value()) << "by hand";
+  for (const char* device : {"gpu0", "gpu1", "gpu2"})
+    spec.mutable_plan_options()->add_found_for(device);
+  const Job job = submitted();
+  const auto numbered = ByNumber(job);
+  ASSERT_TRUE(numbered.has_value());
+  EXPECT_EQ(job.request->named_devices.size(), 2u);
+  EXPECT_TRUE(numbered->request->named_devices.empty());
+  EXPECT_EQ(numbered->request->num_devices, 2);
+  const std::string plan = R"({"stages":[{"devices":[1]},{"devices":[0]}]})";
+  EXPECT_EQ(numbered->request->options.manual, plan);
+  EXPECT_EQ(numbered->spec->plan_options().manual(), plan) << "as it is stored";
+  spec.set_planner("auto");
+  EXPECT_FALSE(ByNumber(submitted()).has_value());
+}
+
 TEST(JobRequestProto, HoldsWhatTheSpecSays) {
   v1::JobSpec spec = testing::SmallSpec();
   spec.set_num_devices(3);

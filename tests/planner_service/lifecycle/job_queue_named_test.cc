@@ -70,6 +70,13 @@ class NamedDevicesLifeTest : public ::testing::Test {
         absl::StrCat(R"({"micro_batch": 4, "stages": [)", absl::StrJoin(stages, ", "), "]}"));
     return spec;
   }
+  // The same, found for a cluster.
+  static v1::JobSpec Found(const std::vector<std::string>& devices,
+                           const std::vector<std::string>& cluster) {
+    v1::JobSpec spec = Plan(devices);
+    for (const std::string& device : cluster) spec.mutable_plan_options()->add_found_for(device);
+    return spec;
+  }
   v1::Job Running(const v1::JobSpec& spec) {
     v1::Job job = harness_.Await(harness_.Submit(spec), v1::JOB_STATE_RUNNING);
     EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();
@@ -131,13 +138,128 @@ TEST_F(NamedDevicesLifeTest, OneThatNoWorkerHasIsRefusedAtOnce) {
   v1::JobSpec one = Plan({"a/cpu0"});
   one.set_num_devices(2);
   EXPECT_EQ(harness_.jobs->Submit(one, "").status().message(),
-            "spec.num_devices is 2, but the plan names 1 device");
+            "spec.num_devices is 2, but the plan is for 1 device");
 }
 
-TEST(CheckNamedDevicesTest, NamesThoseThatAreMissingUpToEight) {
+TEST_F(NamedDevicesLifeTest, AFoundPlanRunsOnTheFirstThatAreFreeWhereNoneOfItsOwnIsThere) {
+  Connect({"a", "b", "c"});
+  EXPECT_THAT(Running(Plan({"b/cpu0"})).devices(), ElementsAre("b/cpu0"));
+  const std::vector<std::string> cluster = {"node0/device0", "node0/device1", "node1/device0"};
+  const v1::JobSpec spec = Found({"node1/device0", "node0/device1"}, cluster);
+  EXPECT_EQ(harness_.jobs->Validate(spec, ""), absl::OkStatus());
+  const v1::Job job = Running(spec);
+  EXPECT_THAT(job.devices(), ElementsAre("a/cpu0", "c/cpu0"));
+  EXPECT_THAT(job.plan().strategy().stages(0).devices(), ElementsAre(1));
+  EXPECT_THAT(job.plan().strategy().stages(1).devices(), ElementsAre(0));
+  // What was asked for once is answered by that, whoever comes and goes.
+  Connect({"d"});
+  const std::string waits = harness_.Submit(spec, "once");
+  EXPECT_EQ(harness_.Get(waits).state(), v1::JOB_STATE_PENDING);
+  v1::JobSpec again = spec;
+  again.set_output_path(harness_.Get(waits).spec().output_path());
+  for (const char* worker : {"a", "b", "c", "d"}) harness_.Disconnect(worker);
+  const auto known = harness_.jobs->Submit(again, "once");
+  ASSERT_TRUE(known.ok()) << known.status();
+  EXPECT_EQ(known->name(), waits);
+}
+
+TEST_F(NamedDevicesLifeTest, AFoundPlanRunsOnItsOwnDevicesWhereOneOfThemIsThere) {
+  Connect({"a", "b", "c"});
+  const v1::JobSpec own = Found({"b/cpu0", "c/cpu0"}, {"b/cpu0", "c/cpu0"});
+  EXPECT_THAT(Running(own).devices(), ElementsAre("b/cpu0", "c/cpu0"));
+  const v1::JobSpec half = Found({"b/cpu0", "z/cpu0"}, {"b/cpu0", "z/cpu0"});
+  EXPECT_EQ(
+      harness_.jobs->Validate(half, "").message(),
+      "spec.plan_options.manual names the device \"z/cpu0\", which no connected worker has; 3 "
+      "devices are connected: start workers, or plan for what is there");
+  v1::JobSpec more = own;
+  more.set_num_devices(3);
+  EXPECT_EQ(harness_.jobs->Validate(more, "").message(),
+            "spec.num_devices is 3, but the plan is for 2 devices");
+}
+
+TEST_F(NamedDevicesLifeTest, AFoundPlanForMoreDevicesThanAreThereIsRefused) {
+  Connect({"a"});
+  const std::vector<std::string> cluster = {"node0/device0", "node1/device0"};
+  const absl::Status refused = harness_.jobs->Submit(Found(cluster, cluster), "").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_EQ(
+      refused.message(),
+      "spec.plan_options.manual names the devices \"node0/device0\", \"node1/device0\", which "
+      "no connected worker has; 1 device is connected, too few for the plan's 2: start workers, or "
+      "plan for what is there");
+  EXPECT_EQ(DetailsOf(refused).field, "spec.plan_options.manual");
+  Connect({"b"});
+  v1::JobSpec spec = Found(cluster, cluster);
+  spec.set_num_devices(1);
+  EXPECT_EQ(harness_.jobs->Validate(spec, "").message(),
+            "spec.num_devices is 1, but the plan is for 2 devices");
+  spec.set_num_devices(3);  // It waits for them.
+  EXPECT_EQ(harness_.jobs->Validate(spec, ""), absl::OkStatus());
+}
+
+TEST_F(NamedDevicesLifeTest, AFoundStrategyRunsOnAsManyDevicesAsItNeeds) {
+  Connect({"a", "b", "c"});
+  const v1::Job planned = Running(Plan({"a/cpu0", "b/cpu0"}));
+  ASSERT_TRUE(harness_.jobs->Cancel(planned.name()).ok());
+  harness_.Pump();
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(0);
+  spec.clear_plan_options();
+  *spec.mutable_strategy() = planned.plan().strategy();
+  spec.mutable_strategy()->mutable_stages(0)->set_devices(0, 7);
+  spec.mutable_strategy()->mutable_stages(1)->set_devices(0, 4);
+  for (const char* device : {"node0/device4", "node1/device1"})
+    spec.mutable_plan_options()->add_found_for(device);
+  const v1::Job job = Running(spec);
+  EXPECT_THAT(job.devices(), ElementsAre("a/cpu0", "b/cpu0"));
+  EXPECT_THAT(job.plan().strategy().stages(0).devices(), ElementsAre(1));
+  v1::JobSpec one = spec;
+  one.set_num_devices(1);
+  EXPECT_EQ(harness_.jobs->Validate(one, "").message(),
+            "spec.num_devices is 1, but the plan is for 2 devices");
+  for (const char* worker : {"b", "c"}) harness_.Disconnect(worker);
+  const absl::Status refused = harness_.jobs->Validate(spec, "");
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_EQ(refused.message(),
+            "spec.strategy cannot be carried out: 1 device is connected, too few for the plan's 2: "
+            "start workers, or plan for what is there");
+  spec.mutable_plan_options()->clear_found_for();
+  EXPECT_EQ(harness_.jobs->Validate(spec, ""), absl::OkStatus()) << "it waits";
+}
+
+TEST_F(NamedDevicesLifeTest, AFoundPlanKeepsToItsNumbersWhenThePlannerStartsAgain) {
+  Connect({"a"});
+  const std::string first = Running(Plan({"a/cpu0"})).name();
+  const std::string waits = harness_.Submit(Found({"gone/cpu0"}, {"gone/cpu0"}));
+  EXPECT_EQ(harness_.Get(waits).state(), v1::JOB_STATE_PENDING);
+  harness_.jobs->Suspend();
+  JobHarness next(&store_);
+  next.Connect("other");
+  next.PassUntil(absl::Now() + absl::Minutes(1));
+  EXPECT_THAT(next.Await(waits, v1::JOB_STATE_RUNNING).devices(), ElementsAre("other/cpu0"));
+}
+
+TEST_F(NamedDevicesLifeTest, AFoundPlanIsForItsOwnDevicesAsLongAsTheyMayComeBack) {
+  Connect({"a"});
+  v1::JobSpec waits = SmallSpec();
+  waits.set_num_devices(9);
+  harness_.Submit(waits);
+  harness_.jobs->Suspend();
+  JobHarness next(&store_);
+  next.Connect("b");
+  EXPECT_TRUE(absl::IsUnavailable(next.jobs->Validate(Found({"a/cpu0"}, {"a/cpu0"}), "")));
+  // A preset's come from nowhere.
+  const v1::JobSpec preset = Found({"node0/device0"}, {"node0/device0"});
+  EXPECT_EQ(next.jobs->Validate(preset, ""), absl::OkStatus());
+  next.PassUntil(absl::Now() + absl::Minutes(1));
+  EXPECT_EQ(next.jobs->Validate(Found({"a/cpu0"}, {"a/cpu0"}), ""), absl::OkStatus());
+}
+
+TEST(CheckDevicesTest, NamesThoseThatAreMissingUpToEight) {
   JobRequest request;
   for (int i = 10; i < 20; ++i) request.named_devices.push_back(absl::StrCat("n/", i));
-  EXPECT_EQ(CheckNamedDevices(request, {}).message(),
+  EXPECT_EQ(CheckDevices(request, {}).message(),
             "spec.plan_options.manual names the devices \"n/10\", \"n/11\", \"n/12\", \"n/13\", "
             "\"n/14\", \"n/15\", \"n/16\", \"n/17\", 2 more, which no connected worker has; 0 "
             "devices are connected: start workers, or plan for what is there");

@@ -14,6 +14,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/wire/graph_file.h"
+#include "planner_service/wire/plan_basis.h"
 #include "stagewright/v1/error_details.pb.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
@@ -172,6 +173,30 @@ TEST_F(ServerTest, APlanSaysWhatItWasMadeFromAndIsNotAppliedWithoutIt) {
                 HasSubstr("device " + basis.devices(0).name() + " is gone"));
     EXPECT_THAT(refused.error_message(), Not(HasSubstr("operator")));
   }
+}
+
+TEST_F(ServerTest, APlanWhoseBasisIsToHoldIsForItsOwnDevices) {
+  Start();
+  v1::SubmitJobRequest submit;
+  v1::JobSpec& spec = *submit.mutable_spec();
+  spec = testing::SmallSpec();
+  spec.set_planner("manual");
+  spec.set_num_devices(1);
+  spec.mutable_plan_options()->set_manual(
+      R"({"micro_batch": 4, "stages": [{"nodes": ["*"], "devices": ["w1/cpu0"]}]})");
+  spec.mutable_plan_options()->add_found_for("w1/cpu0");
+  const auto refusal = [&] {
+    grpc::ClientContext context;
+    v1::SubmitJobResponse submitted;
+    return jobs_->SubmitJob(&context, submit, &submitted).error_message();
+  };
+  EXPECT_THAT(refusal(), HasSubstr("0 devices are connected, too few for the plan's 1"));
+  v1::PlanningProblem problem;
+  *problem.mutable_graph() = spec.graph();
+  problem.set_mini_batch(spec.mini_batch());
+  problem.set_optimizer(spec.optimizer().kind());
+  *submit.mutable_plan_basis() = BasisOf(problem, {});
+  EXPECT_THAT(refusal(), HasSubstr("0 devices are connected: start workers"));
 }
 
 TEST_F(ServerTest, ARepeatedSubmitFindsItsJobWhateverBecameOfThePlansBasis) {

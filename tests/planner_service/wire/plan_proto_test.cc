@@ -55,6 +55,26 @@ TEST(PlanProtoTest, EveryOptionArrives) {
   EXPECT_EQ(FromProto(proto).recompute, RecomputePolicy::kAlways);
 }
 
+TEST(PlanProtoTest, APlanForOtherDevicesIsOneForThoseOfTheCluster) {
+  testing::Rng random(3);
+  v1::PlanRequest request;
+  *request.mutable_problem()->mutable_graph() = ToProto(testing::RandomNetwork(random, 6));
+  request.mutable_problem()->set_cluster_preset("cpu:2");
+  const std::string plan = R"({"stages":[{"devices":["w2/cpu0"]},{"devices":["w1/cpu0"]}]})";
+  request.mutable_options()->set_manual(plan);
+  EXPECT_EQ(FromProto(request)->request.options.manual, plan) << "nothing says what it is for";
+  for (const char* device : {"w1/cpu0", "w2/cpu0"})
+    request.mutable_options()->add_found_for(device);
+  EXPECT_EQ(FromProto(request)->request.options.manual,
+            R"({"stages":[{"devices":[1]},{"devices":[0]}]})");
+  request.mutable_problem()->set_cluster_preset("cpu:1");
+  EXPECT_EQ(FromProto(request)->request.options.manual, plan) << "there are too few";
+  const std::string own = R"({"stages":[{"devices":["node1/device0"]}]})";
+  request.mutable_problem()->set_cluster_preset("cpu:2");
+  request.mutable_options()->set_manual(own);
+  EXPECT_EQ(FromProto(request)->request.options.manual, own);
+}
+
 TEST(PlanProtoTest, DevicesWithoutRatesNeedMeasuredTimes) {
   testing::Rng random(3);
   v1::PlanningProblem problem;

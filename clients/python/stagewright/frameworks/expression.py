@@ -44,9 +44,7 @@ class Judge:
         """The chain, lowered and timed. Raises FrameworkError if that is not possible."""
         if not self.cluster:
             raise FrameworkError("the plan does not say its cluster, on which to simulate it; name it with --cluster")
-        return simulate(
-            chain, self.graph, self.cluster, self.plan.device_numbers, self.optimizer, self.plan.precision
-        )
+        return simulate(chain, self.graph, self.cluster, self.optimizer, self.plan.precision)
 
     def searched_seconds(self, options: tuple[str, ...]) -> float | None:
         """A step of the best plan that is found under options of `stagewright plan`; None if there is none."""

@@ -59,8 +59,6 @@ class Plan:
     planner: str
     # What each device computes in a step; empty where the file does not say.
     steps: dict[str, tuple[Step, ...]]
-    # Numbers of devices in their cluster, of those that are known.
-    device_numbers: dict[str, int]
     # The preset or the name of the cluster; empty if unknown.
     cluster: str = ""
     # In which passes compute, as `stagewright plan --precision` names it.
@@ -139,7 +137,6 @@ def _from_response(json_response: dict, path: str | os.PathLike) -> Plan:
         asynchronous=strategy.asynchronous,
         planner=plan.provenance.planner,
         steps=_program_steps(plan.program, names),
-        device_numbers={name: number for number, name in names.items()},
         cluster=plan.provenance.cluster,
         precision=_PRECISIONS.get(plan.provenance.precision, "graph"),
         sequential_seconds=sequential / 1e9 if sequential else None,
@@ -174,10 +171,6 @@ def _from_shown(content: dict, graph: "pb.Graph", path: str | os.PathLike) -> Pl
             )
         )
         edges += [(number, successor) for successor in shown["successors"]]
-    orders = sorted((_order(line) for line in content.get("orders", [])), key=lambda order: order[0])
-    in_use = [report["device"] for report in content["devices"]] if orders else []
-    # Both are sorted by the number of the device in its cluster.
-    numbered = list(zip(in_use, orders, strict=True))
     return Plan(
         stages=tuple(stages),
         edges=tuple(edges),
@@ -186,19 +179,28 @@ def _from_shown(content: dict, graph: "pb.Graph", path: str | os.PathLike) -> Pl
         sequential=content["kind"] == "sequential",
         asynchronous=content.get("asynchronous", False),
         planner=content.get("planner", ""),
-        steps={device: steps for device, (_, steps) in numbered},
-        device_numbers={device: number for device, (number, _) in numbered},
+        steps=_shown_steps(content),
         precision=content.get("precision", "graph"),
     )
 
 
-def _order(line: str) -> tuple[int, tuple[Step, ...]]:
-    """A line of `orders`: "device 0: F0.0 F0.1 B0.0 B0.1"."""
-    device, _, passes = line.partition(":")
+def _shown_steps(content: dict) -> dict[str, tuple[Step, ...]]:
+    """The orders by the names of their devices. The last release wrote numbers instead."""
+    orders = dict(map(_order, content.get("orders", [])))
+    in_use = [report["device"] for report in content["devices"]] if orders else []
+    if orders.keys() == set(in_use):
+        return orders
+    # Both are sorted by the number of the device in its cluster.
+    return {name: orders[number] for name, number in zip(in_use, sorted(orders, key=int), strict=True)}
+
+
+def _order(line: str) -> tuple[str, tuple[Step, ...]]:
+    """A line of `orders`: "device node0/device0: F0.0 F0.1 B0.0 B0.1"."""
+    device, _, passes = line.removeprefix("device ").rpartition(":")
     steps = []
     for text in passes.split():
         match = _STEP.fullmatch(text)
         if match is None:
             raise ValueError(f"orders: '{text}' is no pass")
         steps.append(Step(match[1], int(match[2]), int(match[3])))
-    return int(device.removeprefix("device")), tuple(steps)
+    return device, tuple(steps)

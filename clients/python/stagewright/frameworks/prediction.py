@@ -25,9 +25,7 @@ def find_program() -> str | None:
     return os.environ.get(PROGRAM_VARIABLE) or shutil.which("stagewright")
 
 
-def simulate(
-    chain: Chain, graph: "pb.Graph", cluster: str, device_numbers: dict[str, int], optimizer: str, precision: str
-) -> Plan:
+def simulate(chain: Chain, graph: "pb.Graph", cluster: str, optimizer: str, precision: str) -> Plan:
     """The chain on a cluster, lowered and timed: what each device computes, and how long a step takes.
 
     Values that stages only pass on are sent from stage to stage, as the other framework sends them.
@@ -35,7 +33,7 @@ def simulate(
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        relayed, by_hand = _written_out(chain, graph, device_numbers)
+        relayed, by_hand = _written_out(chain, graph)
         save_graph(relayed, folder / "graph.swg")
         (folder / "plan.json").write_text(json.dumps(by_hand))
         try:
@@ -95,7 +93,7 @@ def _reason(run: subprocess.CompletedProcess) -> str:
         return f"exit code {run.returncode}"
 
 
-def _written_out(chain: Chain, graph: "pb.Graph", device_numbers: dict[str, int]) -> tuple["pb.Graph", dict]:
+def _written_out(chain: Chain, graph: "pb.Graph") -> tuple["pb.Graph", dict]:
     """The graph with a node for every value that a stage passes on, and the chain as a plan by hand."""
     relayed = pb.Graph()
     relayed.CopyFrom(graph)
@@ -116,15 +114,15 @@ def _written_out(chain: Chain, graph: "pb.Graph", device_numbers: dict[str, int]
         stages.append(by_hand)
     plan = {"kind": "sequential", "stages": stages}
     if chain.steps:
-        plan["orders"] = _orders(chain, device_numbers)
+        plan["orders"] = _orders(chain)
     return relayed, plan
 
 
-def _orders(chain: Chain, device_numbers: dict[str, int]) -> list[str]:
+def _orders(chain: Chain) -> list[str]:
     lines = []
     for devices, steps in zip(chain.ranks, chain.steps, strict=True):
         passes = " ".join(f"{step.kind}{step.stage}.{step.micro_batch}" for step in steps)
-        lines += [f"device {device_numbers[device]}: {passes}" for device in devices]
+        lines += [f"device {device}: {passes}" for device in devices]
     return lines
 
 

@@ -110,35 +110,22 @@ TEST_F(PlanFileTest, APrintedPlanAndASavedOneAreTheSameByHand) {
   EXPECT_FALSE(plan.contains("iteration_seconds")) << "what was found is no part of the question";
 }
 
-// Stage 0 is on gpu1, so that the order of the cluster is not that of the stages.
-TEST_F(PlanFileTest, APlanForOtherDevicesIsOneForTheFirstThatAreFree) {
+TEST_F(PlanFileTest, APlanThatWasFoundSaysTheDevicesOfItsCluster) {
   v1::Strategy& strategy = *response_.mutable_best()->mutable_strategy();
   strategy.mutable_stages(0)->set_devices(0, 1);
   strategy.mutable_stages(1)->set_devices(0, 0);
-  v1::DeviceReport* idle = response_.mutable_best()->mutable_evaluation()->add_devices();
-  idle->set_device(2);
-  idle->set_name("gpu2");
-  v1::DeviceOrder* order = strategy.add_orders();
-  order->set_device(1);
-  v1::ComputeStep* step = order->add_steps();
-  step->set_pass(v1::PASS_FORWARD);
+  v1::PlanOptions options;
   ASSERT_EQ(SavePlan(response_, graph_, path_), absl::OkStatus());
-  const PlanFile file = ReadPlanFile(path_).value();
-  EXPECT_THAT(file.found_for, ::testing::ElementsAre("gpu0", "gpu1"));
-  const auto plan = nlohmann::json::parse(PlanForConnected(file, {"w1/cpu0", "w2/cpu0"}));
-  EXPECT_EQ(plan["stages"][0]["devices"], nlohmann::json({1}));
-  EXPECT_EQ(plan["stages"][1]["devices"], nlohmann::json({0}));
-  EXPECT_EQ(plan["orders"], nlohmann::json({"device 1: F0.0"}));
-  // As it is, for the planner to say what is missing.
-  EXPECT_EQ(PlanForConnected(file, {"w1/cpu0"}), file.plan);
-  EXPECT_EQ(PlanForConnected(file, {"gpu1", "w2/cpu0"}), file.plan);
-}
-
-TEST_F(PlanFileTest, APlanByHandIsForTheDevicesThatItNames) {
-  Write(R"({"stages": [{"nodes": ["*"], "devices": ["gpu0"]}]})");
-  const PlanFile file = ReadPlanFile(path_).value();
-  EXPECT_TRUE(file.found_for.empty());
-  EXPECT_EQ(PlanForConnected(file, {"w1/cpu0"}), file.plan);
+  ASSERT_EQ(SetManualPlan(path_, options), absl::OkStatus());
+  EXPECT_THAT(options.found_for(), ::testing::ElementsAre("gpu0", "gpu1"));
+  const auto stages = nlohmann::json::parse(options.manual())["stages"];
+  EXPECT_EQ(stages[0]["devices"], nlohmann::json({"gpu1"}));
+  Write(PlanJson(response_, ContextOf(graph_, response_.best())).dump());
+  EXPECT_THAT(ReadPlanFile(path_)->found_for, ::testing::ElementsAre("gpu0", "gpu1"));
+  // A plan by hand is for the devices that it names.
+  Write(R"({"stages": [{"nodes": ["*"], "devices": ["gpu0"]}], "devices": [{"device": "gpu0"}]})");
+  ASSERT_EQ(SetManualPlan(path_, options), absl::OkStatus());
+  EXPECT_THAT(options.found_for(), ::testing::IsEmpty());
 }
 
 TEST_F(PlanFileTest, AnAnswerWithoutAPlanIsRefused) {

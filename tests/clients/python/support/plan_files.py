@@ -80,7 +80,8 @@ def write_plan(
         "devices": [{"device": f"cpu{d}"} for d in in_use],
     }
     if all(len(each) == 1 for each in named):
-        plan["orders"] = orders([each[0] for each in named], mini_batch // micro_batch, split=split)
+        lines = orders([each[0] for each in named], mini_batch // micro_batch, split=split)
+        plan["orders"] = [line.replace("device ", "device cpu") for line in lines]
     plan |= changes
     path.write_text(json.dumps(plan))
     return path

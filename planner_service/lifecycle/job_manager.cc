@@ -51,20 +51,6 @@ std::string DigestOfSubmit(const v1::JobSpec& spec, const std::string& request_i
   return request_id.empty() ? "" : DigestOf(spec);
 }
 
-// Whether one of the devices that are not there may still come back to a planner that has started:
-// its worker was not here since.
-template <typename Names>
-bool MayComeBack(const Names& wanted, const std::vector<RegisteredDevice>& there,
-                 const std::vector<Event>& events) {
-  std::set<std::string> here;
-  for (const RegisteredDevice& device : there) here.insert(device.QualifiedName());
-  for (const Event& event : events)
-    if (event.kind == EventKind::kWorkerConnected) here.insert(event.worker);
-  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& device) {
-    return !here.contains(device) && !here.contains(device.substr(0, device.find('/')));
-  });
-}
-
 // The number of a job that is known.
 absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   const int64_t number = JobNumber(name);
@@ -376,7 +362,7 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   // Its answer is the job that there is by now, or that the id was for something else.
   if (life_.Knows(request_id)) return absl::OkStatus();
   RETURN_IF_ERROR(now.status());
-  if (!MayComeBack(of_plan, devices, worker_events_)) return changed;
+  if (!MayComeBack({of_plan.begin(), of_plan.end()}, devices, worker_events_)) return changed;
   return Lacking(changed, workers_back_by_ - std::max(absl::Now(), ticked_));
 }
 
@@ -513,9 +499,20 @@ absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::W
 
 void JobManager::Unwatch(int64_t id) { watches_.Remove(id); }
 
-std::vector<Event> JobManager::WorkerEvents() const {
-  absl::MutexLock lock(&mutex_);
-  return worker_events_;
+v1::ListWorkersResponse JobManager::Workers(bool with_events) const {
+  std::vector<v1::Worker> workers;
+  std::vector<Event> events;
+  if (with_events) {  // Workers come and go under the lock, and leave their events under it.
+    absl::MutexLock lock(&mutex_);
+    workers = registry_->List();
+    events = worker_events_;
+  } else {
+    workers = registry_->List();
+  }
+  v1::ListWorkersResponse response;
+  for (v1::Worker& worker : workers) *response.add_workers() = std::move(worker);
+  for (const Event& event : events) *response.add_events() = ToProto(event);
+  return response;
 }
 
 absl::Status JobManager::CheckWritable() const {

@@ -73,8 +73,8 @@ class JobManager {
   void Unwatch(int64_t id);
   int64_t watchers() const { return watches_.watchers(); }
 
-  // What happened to workers since the planner started, oldest first, at most 256.
-  std::vector<Event> WorkerEvents() const;
+  // Those that are connected and, if asked for, what happened to workers, as of one moment.
+  v1::ListWorkersResponse Workers(bool events) const;
 
   // OK, or the store's error: what happens to jobs is not shown, and no job is taken or cancelled,
   // until the state can be written again.

@@ -198,6 +198,17 @@ absl::Status CheckNamedDevices(const JobRequest& request,
                     " connected: start workers, or plan for what is there");
 }
 
+bool MayComeBack(const std::vector<std::string>& wanted, const std::vector<RegisteredDevice>& there,
+                 const std::vector<Event>& events) {
+  std::set<std::string> here;
+  for (const RegisteredDevice& device : there) here.insert(device.QualifiedName());
+  for (const Event& event : events)
+    if (event.kind == EventKind::kWorkerConnected) here.insert(event.worker);
+  return std::any_of(wanted.begin(), wanted.end(), [&](const std::string& device) {
+    return !here.contains(device) && !here.contains(device.substr(0, device.find('/')));
+  });
+}
+
 absl::Status Lacking(absl::Status status, absl::Duration workers_come_back) {
   if (status.ok() || workers_come_back <= absl::ZeroDuration()) return status;
   return WithRetryAfter(absl::UnavailableError(absl::StrCat(

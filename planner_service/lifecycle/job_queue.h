@@ -36,6 +36,11 @@ JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>&
 absl::Status CheckNamedDevices(const JobRequest& request,
                                const std::vector<RegisteredDevice>& devices);
 
+// Whether one of the `wanted` devices that are not `there` may still come back to a planner that
+// has started: its worker was not here since, as `events` of workers tell.
+bool MayComeBack(const std::vector<std::string>& wanted, const std::vector<RegisteredDevice>& there,
+                 const std::vector<Event>& events);
+
 // An error for want of devices; while workers may bring them back for so long, UNAVAILABLE, with
 // when to ask again.
 absl::Status Lacking(absl::Status status, absl::Duration workers_come_back);

@@ -284,10 +284,7 @@ grpc::ServerUnaryReactor* JobRpc::ListJobLogs(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* context,
                                               const v1::ListWorkersRequest* request,
                                               v1::ListWorkersResponse* response) {
-  for (v1::Worker& worker : registry_->List()) *response->add_workers() = std::move(worker);
-  if (request->events()) {
-    for (const Event& event : jobs_->WorkerEvents()) *response->add_events() = ToProto(event);
-  }
+  *response = jobs_->Workers(request->events());
   return Done(context, absl::OkStatus());
 }
 

@@ -168,13 +168,11 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
   v1::JobSpec spec = request->spec();
   spec.set_owner(caller->user);
   spec.set_tenant(caller->tenant);
-  if (request->has_plan_basis()) {
-    const absl::Status same = jobs_->CheckBasis(spec, request->plan_basis(), request->request_id());
-    if (!same.ok()) return refuse(same);
-  }
-  if (request->validate_only()) return Done(context, jobs_->Validate(spec, request->request_id()));
+  const v1::PlanBasis* basis = request->has_plan_basis() ? &request->plan_basis() : nullptr;
+  if (request->validate_only())
+    return Done(context, jobs_->Validate(spec, request->request_id(), basis));
   const std::string client = door_->PeerOf(*context);
-  auto job = jobs_->Submit(spec, request->request_id(), client);
+  auto job = jobs_->Submit(spec, request->request_id(), client, basis);
   door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), job.status());
   if (job.ok()) {
     *response->mutable_job() = *std::move(job);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -11,14 +10,13 @@
 #include "common/base/error_details.h"
 #include "common/log/log.h"
 #include "common/training/field_check.h"
-#include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
 #include "planner_service/records/job_list.h"
 #include "planner_service/records/page_token.h"
+#include "planner_service/records/plan_check.h"
 #include "planner_service/records/told_of.h"
 #include "planner_service/runs/worker_messages.h"
-#include "planner_service/wire/plan_basis.h"
 
 namespace stagewright {
 namespace {
@@ -46,38 +44,11 @@ absl::StatusOr<Job> JobOf(const v1::JobSpec& spec) {
   return job;
 }
 
-// Empty without an id, which alone it is for. O(spec).
-std::string DigestOfSubmit(const v1::JobSpec& spec, const std::string& request_id) {
-  return request_id.empty() ? "" : DigestOf(spec);
-}
-
 // The number of a job that is known.
 absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   const int64_t number = JobNumber(name);
   if (life.records().Knows(number)) return number;
   return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
-}
-
-// What a plan for the job on these devices would be made from now.
-absl::StatusOr<v1::PlanBasis> BasisNow(const v1::JobSpec& spec,
-                                       const std::vector<RegisteredDevice>& devices,
-                                       const LinkTable& links, const ProfileStore& profiles) {
-  v1::PlanningProblem problem;
-  *problem.mutable_graph() = spec.graph();
-  problem.set_mini_batch(spec.mini_batch());
-  problem.set_optimizer(spec.optimizer().kind());
-  problem.set_precision(spec.precision());
-  v1::PlanBasis basis;
-  if (devices.empty()) {
-    basis = BasisOf(problem, {});
-  } else {
-    ASSIGN_OR_RETURN(const Cluster cluster, JobCluster(devices, links));
-    basis = BasisOf(problem, DevicesOf(cluster));
-    SetLinks(cluster, basis);
-  }
-  ASSIGN_OR_RETURN(const auto known, profiles.Read());
-  SetProfiles(*known, basis);
-  return basis;
 }
 
 // Null if it has ended.
@@ -87,6 +58,24 @@ const JobRecord* LiveOf(const JobLife& life, int64_t number) {
 }
 
 }  // namespace
+
+// With what of it is as large as the graph, made before the lock is taken.
+struct Submission {
+  Submission(const v1::JobSpec& spec, const std::string& id, const v1::PlanBasis* basis,
+             const ProfileStore& profiles)
+      : job(JobOf(spec)), request_id(id), digest(id.empty() ? "" : DigestOf(spec)) {
+    if (job.ok()) by_number = ByNumber(*job);
+    if (basis == nullptr) return;
+    plan.emplace(spec, *basis);
+    profiles_read = profiles.Read().status();
+  }
+
+  absl::StatusOr<Job> job;
+  std::optional<Job> by_number;    // The same, if its plan may go by number.
+  std::string request_id, digest;  // Without an id there is no digest, which alone it is for.
+  std::optional<PlanCheck> plan;
+  absl::Status profiles_read;  // The store was asked for the plan's: the lock need not wait for it.
+};
 
 JobManager::JobManager(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
                        PlanningPool* pool, JobManagerOptions options)
@@ -244,20 +233,44 @@ std::vector<std::string> JobManager::notes() const {
   return life_.notes();
 }
 
+absl::Status JobManager::Place(Submission& submission) const {
+  // The answer to what is known is the job that there is, whatever is connected now.
+  absl::StatusOr<Job>& job = submission.job;
+  const bool planned = job.ok() && PlannedDevices(*job->request) > 0;
+  if (life_.Knows(submission.request_id) || !(submission.plan.has_value() || planned))
+    return job.status();
+  const std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
+  const absl::Duration come_back = workers_back_by_ - std::max(absl::Now(), ticked_);
+  const auto wait_for = [&, &events = worker_events_](const std::vector<std::string>& wanted) {
+    return MayComeBack(wanted, devices, events) ? come_back : absl::ZeroDuration();
+  };
+  if (submission.plan.has_value()) {
+    const PlanCheck& plan = *submission.plan;
+    RETURN_IF_ERROR(submission.profiles_read);
+    ASSIGN_OR_RETURN(const auto known, profiles_->Read());
+    RETURN_IF_ERROR(
+        Lacking(plan.Holds(devices, registry_->Links(), *known), wait_for(plan.devices())));
+  }
+  if (!planned) return job.status();
+  const std::vector<std::string>& named = job->request->named_devices;
+  const absl::Duration wait = named.empty() ? come_back : wait_for(named);
+  if (!submission.by_number || !GoByNumber(named, devices, wait))
+    return Lacking(CheckDevices(*job->request, devices), wait);
+  job = *std::move(submission.by_number);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id,
-                                           const std::string& client) {
-  // All that is as large as the graph is done before the lock is taken.
-  ASSIGN_OR_RETURN(Job job, JobOf(spec));
-  const std::optional<Job> by_number = ByNumber(job);
-  const std::string digest = DigestOfSubmit(spec, request_id);
+                                           const std::string& client, const v1::PlanBasis* basis) {
+  Submission submission(spec, request_id, basis, *profiles_);
   std::string name;
   std::optional<Job> submitted;
   {
     absl::MutexLock lock(&mutex_);
     CatchUp(absl::Now());
-    RETURN_IF_ERROR(Place(request_id, by_number, job));
-    ASSIGN_OR_RETURN(const int64_t number,
-                     life_.Submit(std::move(job), request_id, digest, client));
+    RETURN_IF_ERROR(Place(submission));
+    ASSIGN_OR_RETURN(const int64_t number, life_.Submit(*std::move(submission.job), request_id,
+                                                        submission.digest, client));
     name = absl::StrCat("jobs/", number);
     if (const JobRecord* live = LiveOf(life_, number)) submitted = ShownJob(*live);
   }
@@ -330,47 +343,12 @@ absl::Status JobManager::Delete(const std::string& name) {
   return life_.Delete(number);
 }
 
-absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& request_id) const {
-  ASSIGN_OR_RETURN(Job job, JobOf(spec));
-  const std::optional<Job> by_number = ByNumber(job);
-  const std::string digest = DigestOfSubmit(spec, request_id);
+absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& request_id,
+                                  const v1::PlanBasis* basis) const {
+  Submission submission(spec, request_id, basis, *profiles_);
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(Place(request_id, by_number, job));
-  return life_.MaySubmit(job, request_id, digest);
-}
-
-absl::Status JobManager::Place(const std::string& request_id, const std::optional<Job>& by_number,
-                               Job& job) const {
-  const std::vector<std::string>& named = job.request->named_devices;
-  // The answer to what is known is the job that there is.
-  if (PlannedDevices(*job.request) == 0 || life_.Knows(request_id)) return absl::OkStatus();
-  const std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
-  const absl::Duration wait = named.empty() || MayComeBack(named, devices, worker_events_)
-                                  ? workers_back_by_ - std::max(absl::Now(), ticked_)
-                                  : absl::ZeroDuration();
-  if (!by_number || !GoByNumber(named, devices, wait))
-    return Lacking(CheckDevices(*job.request, devices), wait);
-  job = *by_number;
-  return absl::OkStatus();
-}
-
-absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
-                                    const std::string& request_id) const {
-  // Those alone that the plan's cluster had: what links do depends on who shares them.
-  std::set<std::string> of_plan;
-  for (const v1::BasisDevice& device : basis.devices()) of_plan.insert(device.name());
-  std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
-  std::erase_if(devices, [&](const RegisteredDevice& device) {
-    return !of_plan.contains(device.QualifiedName());
-  });
-  const auto now = BasisNow(spec, devices, registry_->Links(), *profiles_);
-  const absl::Status changed = now.ok() ? stagewright::CheckBasis(basis, *now) : absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
-  // Its answer is the job that there is by now, or that the id was for something else.
-  if (life_.Knows(request_id)) return absl::OkStatus();
-  RETURN_IF_ERROR(now.status());
-  if (!MayComeBack({of_plan.begin(), of_plan.end()}, devices, worker_events_)) return changed;
-  return Lacking(changed, workers_back_by_ - std::max(absl::Now(), ticked_));
+  RETURN_IF_ERROR(Place(submission));
+  return life_.MaySubmit(*submission.job, request_id, submission.digest);
 }
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
@@ -506,9 +484,20 @@ absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::W
 
 void JobManager::Unwatch(int64_t id) { watches_.Remove(id); }
 
-std::vector<Event> JobManager::WorkerEvents() const {
-  absl::MutexLock lock(&mutex_);
-  return worker_events_;
+v1::ListWorkersResponse JobManager::Workers(bool with_events) const {
+  std::vector<v1::Worker> workers;
+  std::vector<Event> events;
+  if (with_events) {  // Workers come and go under the lock, and leave their events under it.
+    absl::MutexLock lock(&mutex_);
+    workers = registry_->List();
+    events = worker_events_;
+  } else {
+    workers = registry_->List();
+  }
+  v1::ListWorkersResponse response;
+  for (v1::Worker& worker : workers) *response.add_workers() = std::move(worker);
+  for (const Event& event : events) *response.add_events() = ToProto(event);
+  return response;
 }
 
 absl::Status JobManager::CheckWritable() const {

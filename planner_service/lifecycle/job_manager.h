@@ -22,6 +22,8 @@
 
 namespace stagewright {
 
+struct Submission;  // What Submit is given.
+
 // Thread-safe. What is pointed to outlives it.
 class JobManager {
  public:
@@ -36,17 +38,15 @@ class JobManager {
 
   // INVALID_ARGUMENT names the field, UNAVAILABLE a device that a worker may yet bring back. An
   // equal request_id returns the job it made before, ALREADY_EXISTS if that was of another spec;
-  // FAILED_PRECONDITION if an unfinished job has the output path. Here and in Cancel errors of
-  // CheckWritable. `client` is its address, for the log.
+  // FAILED_PRECONDITION if an unfinished job has the output path. ABORTED as PlanCheck::Holds if
+  // the plan that the job brings was made from a `basis` that holds no more when it is taken. Here
+  // and in Cancel errors of CheckWritable. `client` is its address, for the log.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id,
-                                 const std::string& client = "");
+                                 const std::string& client = "",
+                                 const v1::PlanBasis* basis = nullptr);
   // What Submit would refuse it for now; records nothing.
-  absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id) const;
-  // ABORTED as CheckBasis (plan_basis.h) if a plan for the job that was made from that is none any
-  // more for the connected workers and what was measured; UNAVAILABLE as Submit. OK if the
-  // request_id is known by then: Submit returns a job that was taken, whatever is connected now.
-  absl::Status CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
-                          const std::string& request_id) const;
+  absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id,
+                        const v1::PlanBasis* basis = nullptr) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
   // Newest first, without plans. INVALID_ARGUMENT for a page token of other filters.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
@@ -73,8 +73,8 @@ class JobManager {
   void Unwatch(int64_t id);
   int64_t watchers() const { return watches_.watchers(); }
 
-  // What happened to workers since the planner started, oldest first, at most 256.
-  std::vector<Event> WorkerEvents() const;
+  // Those that are connected and, if asked for, what happened to workers, as of one moment.
+  v1::ListWorkersResponse Workers(bool events) const;
 
   // OK, or the store's error: what happens to jobs is not shown, and no job is taken or cancelled,
   // until the state can be written again.
@@ -97,10 +97,9 @@ class JobManager {
   void Tick(absl::Time now);
 
  private:
-  // Makes the job the one by number if its plan goes so, and else is CheckDevices; nothing if there
-  // is an answer to the id already.
-  absl::Status Place(const std::string& request_id, const std::optional<Job>& by_number,
-                     Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the job the one by number if its plan goes so. Its errors of PlanCheck, FromProto, Check
+  // and CheckDevices, in this order; of a request that is known those of the spec alone.
+  absl::Status Place(Submission& submission) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
   // The same options; watchers hear of changes, too, and events of workers are kept.
   JobManagerOptions Watched(JobManagerOptions options);

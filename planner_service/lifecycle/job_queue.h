@@ -32,8 +32,8 @@ struct JobQueue {
 JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>& devices,
                  absl::Time now, absl::Time measuring_since);
 
-// Whether one of the devices that are not there may still come back to a planner that has started:
-// its worker was not here since, as the events tell.
+// Whether one of the `wanted` devices that are not `there` may still come back to a planner that
+// has started: its worker was not here since, as `events` of workers tell.
 bool MayComeBack(const std::vector<std::string>& wanted, const std::vector<RegisteredDevice>& there,
                  const std::vector<Event>& events);
 

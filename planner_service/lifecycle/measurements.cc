@@ -192,9 +192,9 @@ void KeepProfile(JobRecords& records, const JobRecord& record,
   const Graph& graph = *job.request->graph;
   const auto costs = MakeAnalyticCostModel(graph, job.request->training.precision);
   const std::string day = absl::FormatCivilTime(absl::ToCivilDay(absl::Now(), absl::UTCTimeZone()));
-  const OperatorProfile profile =
+  OperatorProfile profile =
       ProfileOfSteps(graph, *cluster, *costs, operators, measured, job.name(), day);
-  if (Check(profile).ok()) records.profiles().Write(profile).IgnoreError();  // It is a help only.
+  if (Check(profile).ok()) records.KeepProfile(std::move(profile));
 }
 
 // "device ... takes ...; device ...", for each worker that has some of them.

@@ -151,7 +151,9 @@ std::optional<std::string> NoteShard(JobRecords& records, JobRecord& record,
   if (!share.error.empty()) {
     share.error =
         absl::StrCat("device ", job.devices[static_cast<size_t>(share.device)], ": ", share.error);
-    if (!share.skipped && NeedsCheckpoint(job, share.step))
+    // Whoever skips one may remove it while others still write their shares.
+    const bool skipped = share.skipped || record.run->checkpoints().IsSkipped(share.step);
+    if (!skipped && NeedsCheckpoint(job, share.step))
       return absl::StrCat(kCheckpoint, share.step, " could not be written: ", share.error);
   }
   const auto written = record.run->checkpoints().Add(share, absl::Now());

@@ -26,6 +26,13 @@ JobRecords::JobRecords(Store* store, ProfileStore* profiles, WorkerRegistry* reg
       on_change_(std::move(on_change)),
       on_event_(std::move(on_event)) {}
 
+void JobRecords::KeepProfile(OperatorProfile profile) {
+  const auto write = [this, profile = std::move(profile)] {
+    profiles_->Write(profile).IgnoreError();
+  };
+  profile_writer_.Submit(write).IgnoreError();
+}
+
 JobState JobRecords::StateOf(int64_t job) const {
   const auto live = live_.find(job);
   return live == live_.end() ? ended_.Find(job)->state : live->second.job.state;

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_store.h"
+#include "planner_service/jobs/planning_pool.h"
 #include "planner_service/profiles/profile_store.h"
 #include "planner_service/records/ended_jobs.h"
 #include "planner_service/records/job_record.h"
@@ -42,7 +43,7 @@ class JobRecords {
   void Retire(absl::Time now);
   JobStore& store() { return store_; }
   const JobStore& store() const { return store_; }
-  ProfileStore& profiles() { return *profiles_; }
+  const ProfileStore& profiles() const { return *profiles_; }
   const WorkerRegistry& registry() const { return *registry_; }
 
   // Whether there is such a job, live or ended; its state, REQUIRES: there is.
@@ -75,6 +76,11 @@ class JobRecords {
   // Writes it now if it is to be written at all; again later if that fails.
   void WriteSteps(JobRecord& record);
 
+  // Plans to come know what a job measured, before long: a thread of its own tells the store, in
+  // the order of the calls, since readers of jobs wait for whoever calls this. What the store does
+  // not take is lost: it is a help only.
+  void KeepProfile(OperatorProfile profile);
+
   // What a worker logged about a run that it takes part in, or has not ended yet. It is stored when
   // the job has ended.
   void NoteLog(const std::string& worker, const v1::LogLines& message, absl::Time now);
@@ -102,6 +108,7 @@ class JobRecords {
   absl::Status trouble_;
   absl::Time retry_ = absl::InfinitePast();
   absl::Duration pause_;  // Between tries; grows.
+  PlanningPool profile_writer_{/*threads=*/1, /*queue_limit=*/64};
 };
 
 }  // namespace stagewright

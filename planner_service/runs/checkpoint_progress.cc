@@ -77,6 +77,11 @@ std::optional<WrittenCheckpoint> CheckpointProgress::Add(const WrittenShare& sha
   return done;
 }
 
+bool CheckpointProgress::IsSkipped(int64_t step) const {
+  const auto shares = shares_.find(step);
+  return failed_.contains(step) || (shares != shares_.end() && shares->second.written.skipped);
+}
+
 void CheckpointProgress::EndManifest(int64_t step) {
   if (without_manifest_.has_value() && without_manifest_->step == step) without_manifest_.reset();
 }

@@ -71,6 +71,8 @@ class CheckpointProgress {
   // The checkpoint if this was its last share. A share that is told again, or is of an older
   // checkpoint than the last whole one, changes nothing.
   std::optional<WrittenCheckpoint> Add(const WrittenShare& share, absl::Time now);
+  // Whether a device has skipped that one, so that nobody minds what else becomes of it.
+  bool IsSkipped(int64_t step) const;
   // The newest checkpoint whose shares are all there, until its manifest is written, or cannot be.
   const std::optional<WrittenCheckpoint>& without_manifest() const { return without_manifest_; }
   void EndManifest(int64_t step);

@@ -168,15 +168,13 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
   v1::JobSpec spec = request->spec();
   spec.set_owner(caller->user);
   spec.set_tenant(caller->tenant);
-  if (request->has_plan_basis()) {
-    // It is of these devices and no others.
-    spec.mutable_plan_options()->clear_found_for();
-    const absl::Status same = jobs_->CheckBasis(spec, request->plan_basis(), request->request_id());
-    if (!same.ok()) return refuse(same);
-  }
-  if (request->validate_only()) return Done(context, jobs_->Validate(spec, request->request_id()));
+  const v1::PlanBasis* basis = request->has_plan_basis() ? &request->plan_basis() : nullptr;
+  // A plan that is held to its basis is of these devices and no others.
+  if (basis != nullptr) spec.mutable_plan_options()->clear_found_for();
+  if (request->validate_only())
+    return Done(context, jobs_->Validate(spec, request->request_id(), basis));
   const std::string client = door_->PeerOf(*context);
-  auto job = jobs_->Submit(spec, request->request_id(), client);
+  auto job = jobs_->Submit(spec, request->request_id(), client, basis);
   door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), job.status());
   if (job.ok()) {
     *response->mutable_job() = *std::move(job);
@@ -286,10 +284,7 @@ grpc::ServerUnaryReactor* JobRpc::ListJobLogs(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* context,
                                               const v1::ListWorkersRequest* request,
                                               v1::ListWorkersResponse* response) {
-  for (v1::Worker& worker : registry_->List()) *response->add_workers() = std::move(worker);
-  if (request->events()) {
-    for (const Event& event : jobs_->WorkerEvents()) *response->add_events() = ToProto(event);
-  }
+  *response = jobs_->Workers(request->events());
   return Done(context, absl::OkStatus());
 }
 

@@ -17,8 +17,8 @@ class JobRpc
     : public v1::JobService::WithRawCallbackMethod_WatchJob<v1::JobService::CallbackService> {
  public:
   // All outlive the service.
-  JobRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams, Door* door)
-      : jobs_(jobs), registry_(registry), streams_(streams), door_(door) {}
+  JobRpc(JobManager* jobs, OpenStreams* streams, Door* door)
+      : jobs_(jobs), streams_(streams), door_(door) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -65,7 +65,6 @@ class JobRpc
   absl::Status CheckOwner(const absl::StatusOr<Caller>& caller, const std::string& job) const;
 
   JobManager* const jobs_;
-  WorkerRegistry* const registry_;
   OpenStreams* const streams_;
   WatchResponses responses_;
   Door* const door_;

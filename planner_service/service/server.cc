@@ -132,7 +132,7 @@ class RunningServer : public PlannerServer {
     planner_rpc_ = std::make_unique<PlannerRpc>(
         pool_.get(), cache_.get(), &streams_, metrics_.get(),
         [this](v1::GetServerResponse& response) { Describe(response); }, profiles_.get());
-    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, door_.get());
+    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &streams_, door_.get());
     profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_, door_.get());
     worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), profiling_.get(), &registry_,
                                               links_.get(), &streams_, door_.get());

@@ -269,13 +269,28 @@ void SetLinks(const Cluster& cluster, v1::PlanBasis& basis) {
   }
 }
 
-absl::Status CheckBasis(const v1::PlanBasis& then, const v1::PlanBasis& now) {
+std::vector<std::string> ChangesOfCluster(const v1::PlanBasis& then, const v1::PlanBasis& now) {
   std::vector<std::string> changes;
   CompareDevices(then, now, changes);
   CompareLinks(then, now, changes);
   CompareProfiles(then, now, changes);
+  return changes;
+}
+
+std::vector<std::string> ChangesOfQuestion(const v1::PlanBasis& then, const v1::PlanBasis& now) {
+  std::vector<std::string> changes;
   CompareQuestions(then, now, changes);
   CompareOperators(then, now, changes);
+  return changes;
+}
+
+absl::Status CheckBasis(const v1::PlanBasis& then, const v1::PlanBasis& now) {
+  std::vector<std::string> changes = ChangesOfCluster(then, now);
+  for (std::string& change : ChangesOfQuestion(then, now)) changes.push_back(std::move(change));
+  return Outdated(std::move(changes));
+}
+
+absl::Status Outdated(std::vector<std::string> changes) {
   if (changes.empty()) return absl::OkStatus();
   const size_t more = changes.size() - std::min(changes.size(), kMostTold);
   changes.resize(changes.size() - more);

@@ -1,6 +1,7 @@
 // What a plan was made from, so that whoever applies it later learns what is different by then.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/base/status.h"
@@ -27,5 +28,11 @@ void SetLinks(const Cluster& cluster, v1::PlanBasis& basis);
 // links and kinds by name. Devices that have come are no difference, nor are links whose latency
 // and bandwidth are within a quarter of what they were: measured again they scatter as much.
 absl::Status CheckBasis(const v1::PlanBasis& then, const v1::PlanBasis& now);
+
+// The parts of it: what is different of devices, links and profiles, or of the rest, a text each;
+// and what is said of all that is, OK for nothing.
+std::vector<std::string> ChangesOfCluster(const v1::PlanBasis& then, const v1::PlanBasis& now);
+std::vector<std::string> ChangesOfQuestion(const v1::PlanBasis& then, const v1::PlanBasis& now);
+absl::Status Outdated(std::vector<std::string> changes);
 
 }  // namespace stagewright

@@ -53,9 +53,9 @@ class SmallDisk:
 
     error = "No space left on device"
 
-    def __init__(self, system):
+    def __init__(self, system, size="1m"):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="disk-", dir=system.path))
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", self.path], capture_output=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", self.path], capture_output=True)
         if mounted.returncode != 0:
             self.path.rmdir()
             pytest.skip(f"no right to mount a file system: {mounted.stderr.decode().strip()}")
@@ -227,6 +227,31 @@ def test_a_job_that_starts_again_on_a_full_disk_waits_for_room(system, disk):
     assert saved and int(saved[1]) > 0, system.job(job)["message"]
     assert system.cli("cancel", job).returncode == 0
     await_no_temporary_files(out)
+
+
+def test_a_job_waits_for_shared_memory_and_says_so():
+    with Processes(workers=0) as own:
+        memory = SmallDisk(own, "64m")
+        try:
+            memory.fill()
+            in_it = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /dev/shm && exec "$@"', memory.path]
+            for name in ("w0", "w1"):
+                own.start_worker(name, prefix=in_it)
+            own.await_workers(2)
+            job = own.submit(MODEL, **settings(own, own.path / "out", max_restarts=1, on_loss="wait"))
+
+            def waits():
+                at = own.job(job)
+                assert at["state"] != "failed", at["message"]
+                return at["state"] == "pending" and "/dev/shm is full: 0 B of 64 MiB are free" in at["message"]
+
+            wait_for(waits, "a job that says that there is no shared memory")
+            memory.free()
+            wait_for(lambda: own.job(job)["state"] == "running", "a job that runs")
+            assert own.job(job)["restarts"] == 0
+            own.cancel_all()
+        finally:
+            memory.close()
 
 
 def test_data_that_shrinks_fails_the_job_by_name(system):

@@ -47,7 +47,7 @@ DeviceKind MeasureCpu() {
   const DeviceKind rates = MeasureDeviceRates("cpu", ThisCpuName());
   absl::StatusOr<DeviceKind> kind = MeasureEngine(rates, "cpu");
   if (kind.ok()) return *std::move(kind);
-  // Such as no folder for a temporary file: plans are worse, jobs run.
+  // Such as too many open files: plans are worse, jobs run.
   Log(LogLevel::kWarning, "costs of passes were not measured", {{"why", kind.status().message()}});
   return WithFixedCosts(rates);
 }

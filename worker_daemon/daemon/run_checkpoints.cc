@@ -147,13 +147,8 @@ void RunCheckpoints::DropFailed() {
   std::set<int64_t> failed;
   {
     absl::MutexLock lock(&mutex_);
-    for (const auto& [device, newest] : shares_) {
-      // What a device says to have skipped it may have saved before it heard that it is to wait.
-      if (device.second) continue;
-      for (const auto& [step, message] : newest) {
-        if (!message.shard_written().error().empty()) failed.insert(step);
-      }
-    }
+    failed = failed_;
+    while (failed_.size() > kToldAgain) failed_.erase(failed_.begin());
   }
   for (const std::string& left : stagewright::DropFailed(root_, failed))
     Log(LogLevel::kWarning, "a failed checkpoint is not removed",
@@ -266,6 +261,9 @@ void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
     auto& newest = shares_[{device, written->skipped()}];
     newest[report.step] = message;
     if (newest.size() > kToldAgain) newest.erase(newest.begin());
+    // One that comes too late to wait may have saved there all the same.
+    const bool saved = report.status.ok() || (too_late && policy_.IsDue(report.step));
+    if (!saved) failed_.insert(report.step);
   }
   report_(std::move(message));
 }
@@ -288,17 +286,21 @@ void RunCheckpoints::Complete(const v1::WriteManifest& message,
         message,
         absl::FailedPreconditionError("write_manifest: the run has no graph: it is not prepared"));
   }
+  bool failed = false;
   {
     absl::MutexLock lock(&mutex_);
     const auto same = [&](const Order& order) { return order.message.step() == message.step(); };
     if (std::any_of(orders_.begin(), orders_.end(), same)) return;
-    if (message.step() != written_) {
+    failed = failed_.contains(message.step());
+    if (!failed && message.step() != written_) {
       orders_.push_back({message, std::move(graph)});
       if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
       return;
     }
   }
-  ReportCompleted(message, absl::OkStatus());
+  ReportCompleted(message, failed ? absl::UnavailableError("it could not be completed, and its "
+                                                           "shares are removed")
+                                  : absl::OkStatus());
 }
 
 void RunCheckpoints::AwaitCompleted() {
@@ -366,9 +368,13 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
          {"step", message.step()},
          {"why", status.message()}});
   }
-  if (status.ok()) {
+  {
     absl::MutexLock lock(&mutex_);
-    written_ = message.step();
+    if (status.ok()) {
+      written_ = message.step();
+    } else {
+      failed_.insert(message.step());
+    }
   }
   ReportCompleted(message, status);
 }

@@ -72,8 +72,8 @@ class RunCheckpoints {
   void RepeatShares();
 
   // Writes the manifest, prunes older checkpoints and reports, on the one thread that does this, in
-  // the order of the calls. Without a graph the report is an error. One that is written already is
-  // reported only.
+  // the order of the calls. Without a graph the report is an error. One that is written already, or
+  // has failed, is reported only.
   void Complete(const v1::WriteManifest& message, std::shared_ptr<const Graph> graph);
   // Returns when all of them are reported.
   void AwaitCompleted();
@@ -87,8 +87,9 @@ class RunCheckpoints {
 
   absl::Status CheckNotAborted();
   absl::Status MayWrite();
-  // Removes what there is of checkpoints that a device here has said to have failed: they can never
-  // be whole, and their room may be what the next one lacks.
+  // Removes what there is of checkpoints that failed: they can never be whole, and their room may
+  // be what the next one lacks. Where others still write to one of the newest, the next call does
+  // it.
   void DropFailed();
   bool IsDue(DeviceId device, int64_t steps);
   void AwaitGoOn(DeviceId device);
@@ -118,6 +119,8 @@ class RunCheckpoints {
       ABSL_GUARDED_BY(mutex_);
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;       // Step of the newest manifest; 0: none.
+  // Steps after which a device here has not saved and will not, or no manifest could be written.
+  std::set<int64_t> failed_ ABSL_GUARDED_BY(mutex_);
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // From the first order to the end of life.

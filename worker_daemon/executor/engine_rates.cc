@@ -2,15 +2,17 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <system_error>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,7 +21,7 @@
 #include "common/cost/parameters.h"
 #include "common/cost/update.h"
 #include "common/data/dataset.h"
-#include "common/data/safetensors_writer.h"
+#include "common/data/safetensors_header.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
 #include "worker_daemon/device/work_clock.h"
@@ -141,20 +143,30 @@ Program WholeOnOneDevice(const Graph& graph, Batch batch) {
   return program;
 }
 
-// Gone when it is no longer needed.
-class TemporaryFile {
+// A file of memory alone, gone with the process whatever ends it.
+class MemoryFile {
  public:
-  explicit TemporaryFile(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() /
-              absl::StrCat("stagewright-", name, "-", getpid())) {}
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
+  MemoryFile() : file_(memfd_create("engine-rates", MFD_CLOEXEC)) {}
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile() {
+    if (file_ >= 0) close(file_);
   }
-  const std::string& path() const { return path_; }
+
+  absl::Status Append(std::span<const std::byte> data) const {
+    while (!data.empty()) {
+      const ssize_t written = write(file_, data.data(), data.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0)
+        return absl::UnavailableError(absl::StrCat("a file in memory: ", std::strerror(errno)));
+      data = data.subspan(static_cast<size_t>(written));
+    }
+    return absl::OkStatus();
+  }
+  std::string path() const { return absl::StrCat("/proc/self/fd/", file_); }
 
  private:
-  const std::string path_;
+  const int file_;  // Its descriptor; -1: there is none.
 };
 
 TensorView ViewOf(const std::string& name, const at::Tensor& tensor) {
@@ -203,10 +215,14 @@ OptimizerSpec Adam() {
 // A step of the graph on the device, ns.
 absl::StatusOr<double> TimeStep(const Graph& graph, Batch batch, at::Device device) {
   const Program program = WholeOnOneDevice(graph, batch);
-  const TemporaryFile file("engine-rates");
+  const MemoryFile file;
   const int64_t width = graph.input(InputId(0)).meta.shape[1].offset;
   const at::Tensor rows = at::full({program.mini_batch, width}, 0.5, at::kFloat);
-  RETURN_IF_ERROR(WriteSafetensors(file.path(), {ViewOf("x", rows)}));
+  const TensorView x = ViewOf("x", rows);
+  const std::string header =
+      SafetensorsHeaderText({{x.name, x.dtype, x.shape, 0, x.data.size()}}, /*metadata=*/{});
+  RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(header))));
+  RETURN_IF_ERROR(file.Append(x.data));
   ASSIGN_OR_RETURN(const Dataset data, Dataset::Open(graph, {InputId(0)}, file.path()));
   ASSIGN_OR_RETURN(ParameterStore parameters, MakeParameters(graph, device));
   ParameterOptimizer optimizer(Adam(), parameters);

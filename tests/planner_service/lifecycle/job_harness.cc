@@ -47,6 +47,7 @@ void JobHarness::Connect(const std::string& name,
   message.set_worker(name);
   message.set_proves_key(!without_keys.contains(name));
   message.set_host_address("127.0.0.1");
+  message.set_software("torch");
   v1::DeviceKind* kind = message.add_kinds();
   kind->set_name("cpu");
   // So slow that plans use all devices.

@@ -108,8 +108,12 @@ TEST_F(JobCheckpointsTest, OneThatCannotBeWrittenIsSkippedWithAWarning) {
 TEST_F(JobCheckpointsTest, OrItFailsTheJobIfThatIsThePolicy) {
   spec_.mutable_checkpoints()->set_fail_job(true);
   Run();
-  WriteShares(10, "still writing", /*skipped=*/true);
+  WriteShares(10, "still writing", /*skipped=*/true, /*missing=*/1);
   EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING);
+  for (int i = 0; i < 2; ++i) {
+    WriteShares(10, "who skipped it has removed it");
+    EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING) << Job().message();
+  }
   WriteShares(20, "no space left");
   EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_THAT(Job().message(), HasSubstr("step 20 could not be written"));

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "planner_service/lifecycle/job_manager.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
@@ -26,9 +29,10 @@ class JobLifeEventsTest : public ::testing::Test {
   std::unique_ptr<JobHarness> harness_ = std::make_unique<JobHarness>(&store_);
 };
 
-std::vector<v1::EventKind> KindsOf(const v1::Job& job) {
+template <typename Told>
+std::vector<v1::EventKind> KindsOf(const Told& told) {
   std::vector<v1::EventKind> kinds;
-  for (const v1::Event& event : job.events()) kinds.push_back(event.kind());
+  for (const v1::Event& event : told.events()) kinds.push_back(event.kind());
   return kinds;
 }
 
@@ -61,12 +65,34 @@ TEST_F(JobLifeEventsTest, AJobRemembersWhatHappenedToItAlsoAfterARestart) {
     }
   };
   expect_all();
-  std::vector<EventKind> of_workers;
-  for (const Event& event : harness_->jobs->WorkerEvents()) of_workers.push_back(event.kind);
-  EXPECT_THAT(of_workers, ElementsAre(EventKind::kWorkerConnected, EventKind::kWorkerLost,
-                                      EventKind::kWorkerConnected));
+  EXPECT_THAT(KindsOf(harness_->jobs->Workers(/*events=*/true)),
+              ElementsAre(v1::EVENT_KIND_WORKER_CONNECTED, v1::EVENT_KIND_WORKER_LOST,
+                          v1::EVENT_KIND_WORKER_CONNECTED));
   Restart();
   expect_all();
+}
+
+TEST_F(JobLifeEventsTest, WorkersAreListedWithWhatHappenedUntilThatMoment) {
+  ::testing::internal::CaptureStderr();  // A line for every coming and going.
+  std::atomic<bool> over = false;
+  std::thread comes_and_goes([&] {
+    for (int i = 0; i < 1000; ++i) {
+      harness_->Connect("a");
+      harness_->Disconnect("a");
+    }
+    over = true;
+  });
+  int64_t answers_at_odds = 0;
+  while (!over) {
+    const v1::ListWorkersResponse told = harness_->jobs->Workers(/*events=*/true);
+    int64_t here = 0;
+    for (const v1::Event& event : told.events())
+      here += event.kind() == v1::EVENT_KIND_WORKER_CONNECTED ? event.count() : -event.count();
+    answers_at_odds += here == told.workers_size() ? 0 : 1;
+  }
+  comes_and_goes.join();
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(answers_at_odds, 0);
 }
 
 TEST_F(JobLifeEventsTest, ARefusedJobIsNotSaidToBeSubmitted) {

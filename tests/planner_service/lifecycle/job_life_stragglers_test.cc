@@ -80,11 +80,11 @@ class JobStragglersTest : public testing::MeasuredJobTest {
       if (event.kind() == kind) events.push_back(event);
     return events;
   }
-  size_t WorkerEvents(EventKind kind) {
-    const std::vector<Event> events = harness_->jobs->WorkerEvents();
-    return static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const auto& event) {
-      return event.kind == kind && event.worker == "b" && event.count == 1;
-    }));
+  int64_t WorkerEvents(v1::EventKind kind) {
+    const v1::ListWorkersResponse told = harness_->jobs->Workers(/*events=*/true);
+    return std::count_if(told.events().begin(), told.events().end(), [&](const auto& event) {
+      return event.kind() == kind && event.worker() == "b" && event.count() == 1;
+    });
   }
 
   int64_t next_ = 1;
@@ -111,7 +111,7 @@ TEST_F(JobStragglersTest, IsNamedAfterTwoWindowsAndGoesOnce) {
   EXPECT_THAT(begun.message(),
               HasSubstr("device b/cpu0 takes 1.8 times as long as its like (steps "));
   EXPECT_EQ(begun.worker(), "b");
-  EXPECT_EQ(WorkerEvents(EventKind::kStraggler), 1u);
+  EXPECT_EQ(WorkerEvents(v1::EVENT_KIND_STRAGGLER), 1);
 
   // Still slow is no news; as fast as before is.
   Slow(false);
@@ -122,7 +122,7 @@ TEST_F(JobStragglersTest, IsNamedAfterTwoWindowsAndGoesOnce) {
   ASSERT_THAT(Events(v1::EVENT_KIND_STRAGGLER_GONE), SizeIs(1));
   EXPECT_EQ(Events(v1::EVENT_KIND_STRAGGLER_GONE)[0].message(),
             "device b/cpu0 is no longer slower than its like");
-  EXPECT_EQ(WorkerEvents(EventKind::kStragglerGone), 1u);
+  EXPECT_EQ(WorkerEvents(v1::EVENT_KIND_STRAGGLER_GONE), 1);
 }
 
 TEST_F(JobStragglersTest, AJobWhoseDevicesAreAlikeHasNone) {

@@ -13,6 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
+#include "planner_service/jobs/job_cluster.h"
+#include "planner_service/wire/plan_basis.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
 
@@ -21,6 +23,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::JobHarness;
 using testing::RecordingStore;
 using testing::SmallSpec;
@@ -277,7 +280,7 @@ TEST_F(NamedDevicesLifeTest, OneThatAWorkerMayBringBackIsAskedForAgain) {
   basis.add_devices()->set_name("a/cpu0");
   for (const absl::Status& refused :
        {next.jobs->Submit(spec, "").status(), next.jobs->Validate(spec, ""),
-        next.jobs->CheckBasis(spec, basis, "")}) {
+        next.jobs->Submit(spec, "", "", &basis).status(), next.jobs->Validate(spec, "", &basis)}) {
     EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("a/cpu0"));
     EXPECT_GT(DetailsOf(refused).retry_after.value_or(absl::ZeroDuration()), absl::ZeroDuration());
@@ -286,7 +289,7 @@ TEST_F(NamedDevicesLifeTest, OneThatAWorkerMayBringBackIsAskedForAgain) {
   EXPECT_TRUE(next.jobs->Validate(spec, "").ok());
   next.Disconnect("a");  // It had come back.
   EXPECT_TRUE(absl::IsInvalidArgument(next.jobs->Validate(spec, "")));
-  EXPECT_TRUE(absl::IsAborted(next.jobs->CheckBasis(spec, basis, "")));
+  EXPECT_TRUE(absl::IsAborted(next.jobs->Validate(spec, "", &basis)));
   const v1::JobSpec other = Plan({"b/cpu0"});
   EXPECT_TRUE(absl::IsUnavailable(next.jobs->Validate(other, "")));
   next.PassUntil(absl::Now() + absl::Minutes(1));
@@ -305,19 +308,58 @@ TEST_F(NamedDevicesLifeTest, AJobThatIsKnownIsTheAnswerWhateverIsConnected) {
   EXPECT_EQ(known->name(), job);
 }
 
-TEST(CheckBasisTest, AJobThatIsTakenMeanwhileIsTheAnswerWhateverIsConnected) {
-  ProfilesInDoubt store;
-  JobHarness harness(&store);
-  const v1::JobSpec spec = SmallSpec();
-  v1::PlanBasis gone;
-  gone.add_devices()->set_name("gone/cpu0");
-  EXPECT_TRUE(absl::IsAborted(harness.jobs->CheckBasis(spec, gone, "once")));
-  OperatorProfile profile;
-  profile.devices[{"cpu", "torch"}] = {{"mm", {"2026-11-22", {{4, 7, 0, 0, 0, 0, 0}}}}};
-  EXPECT_TRUE(absl::IsDeadlineExceeded(harness.profiles.Write(profile)));
-  store.meanwhile = [&] { harness.Submit(spec, "once"); };
-  EXPECT_EQ(harness.jobs->CheckBasis(spec, gone, "once"), absl::OkStatus());
-  EXPECT_FALSE(store.meanwhile);
+// A job whose plan was made for a's device, and a store that has something happen while the job's
+// basis is being looked at.
+class BasisOfSubmitTest : public ::testing::Test {
+ protected:
+  BasisOfSubmitTest() {
+    harness_.Connect("a");
+    v1::PlanningProblem problem;
+    *problem.mutable_graph() = spec_.graph();
+    problem.set_mini_batch(spec_.mini_batch());
+    problem.set_optimizer(spec_.optimizer().kind());
+    problem.set_precision(spec_.precision());
+    const auto cluster = JobCluster(harness_.registry.Devices(/*free_only=*/false), LinkTable());
+    basis_ = BasisOf(problem, DevicesOf(*cluster));
+    SetProfiles({}, basis_);
+  }
+  void Meanwhile(std::function<void()> happens) {
+    OperatorProfile profile;
+    profile.devices[{"another", "torch"}] = {{"mm", {"2026-11-22", {{4, 7, 0, 0, 0, 0, 0}}}}};
+    EXPECT_TRUE(absl::IsDeadlineExceeded(harness_.profiles.Write(profile)));
+    store_.meanwhile = std::move(happens);
+  }
+
+  ProfilesInDoubt store_;
+  JobHarness harness_{&store_};
+  const v1::JobSpec spec_ = SmallSpec();
+  v1::PlanBasis basis_;
+};
+
+TEST_F(BasisOfSubmitTest, HoldsWhenTheJobIsTaken) {
+  EXPECT_EQ(harness_.jobs->Validate(spec_, "once", &basis_), absl::OkStatus());
+  Meanwhile([&] { harness_.Disconnect("a"); });
+  const absl::Status refused = harness_.jobs->Submit(spec_, "once", "", &basis_).status();
+  EXPECT_FALSE(store_.meanwhile);
+  EXPECT_TRUE(absl::IsAborted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("device a/cpu0 is gone"));
+  EXPECT_THAT(harness_.List(), IsEmpty());
+  harness_.Connect("a");
+  EXPECT_TRUE(harness_.jobs->Submit(spec_, "once", "", &basis_).ok());
+}
+
+TEST_F(BasisOfSubmitTest, AJobThatIsTakenMeanwhileIsTheAnswerWhateverIsConnected) {
+  std::string job;
+  Meanwhile([&] {
+    job = harness_.jobs->Submit(spec_, "once")->name();
+    harness_.Disconnect("a");
+  });
+  const auto known = harness_.jobs->Submit(spec_, "once", "", &basis_);
+  EXPECT_FALSE(store_.meanwhile);
+  ASSERT_TRUE(known.ok()) << known.status();
+  EXPECT_EQ(known->name(), job);
+  EXPECT_EQ(harness_.jobs->Validate(spec_, "once", &basis_), absl::OkStatus());
+  EXPECT_TRUE(absl::IsAborted(harness_.jobs->Validate(spec_, "another", &basis_)));
 }
 
 }  // namespace

@@ -38,6 +38,13 @@ class MeasuredJobTest : public ::testing::Test {
       v1::DeviceProgress* own = progress->add_devices();
       own->set_device(device.device());
       own->set_step_ns(step_ns);
+      if (operators_) {
+        v1::OperatorTime* time = own->add_operators();
+        time->set_device(device.device());
+        time->set_samples(4);
+        time->set_forward_ns(1'000);
+        time->set_backward_ns(2'000);
+      }
       for (const v1::ProgramAction& item : device.body()) {
         if (!trace) break;
         v1::TraceEvent* event = progress->add_trace();
@@ -112,6 +119,7 @@ class MeasuredJobTest : public ::testing::Test {
   // What actions of a step take.
   int64_t pass_ns_ = 1'000'000;
   int64_t transfer_ns_ = 20'000'000;
+  bool operators_ = false;           // Whether devices tell what one takes.
   std::map<int32_t, double> times_;  // How many times as long those of a device take.
   RecordingStore store_;
   std::unique_ptr<JobHarness> harness_ = std::make_unique<JobHarness>(&store_);

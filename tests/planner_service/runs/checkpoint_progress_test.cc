@@ -84,10 +84,14 @@ TEST_F(CheckpointProgressTest, HoldsTheFilesOfAllDevicesAndForgetsOlderOnes) {
 
 TEST_F(CheckpointProgressTest, OneThatIsSkippedLeavesTheOneThatIsBeingWritten) {
   EXPECT_FALSE(Add(0, 3).has_value());
+  EXPECT_FALSE(progress_.IsSkipped(6));
   EXPECT_FALSE(Add(0, 6, "still being written", /*skipped=*/true).has_value());
+  EXPECT_TRUE(progress_.IsSkipped(6));
   EXPECT_EQ(Add(1, 6, "still being written", /*skipped=*/true)->step, 6);
   for (const int32_t device : {0, 1})
     EXPECT_FALSE(Add(device, 6, "still being written", /*skipped=*/true).has_value());
+  EXPECT_TRUE(progress_.IsSkipped(6));
+  EXPECT_FALSE(progress_.IsSkipped(3));
   const auto written = Add(1, 3);
   ASSERT_TRUE(written.has_value());
   EXPECT_EQ(written->error, "");

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/daemon/run_checkpoints_case.h"
 #include "worker_daemon/checkpoint/output_owner.h"
 
 namespace stagewright::testing {
@@ -18,82 +18,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class RunCheckpointsTest : public ::testing::Test {
- protected:
-  RunCheckpointsTest() {
-    prepare_.set_job("jobs/1");
-    prepare_.set_generation(1);
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    const std::string output = TempPath(test->name());
-    std::filesystem::remove_all(output);  // What the test left when it last ran.
-    prepare_.mutable_spec()->set_output_path(output);
-    prepare_.set_run("jobs-1-a1");
-    prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
-    GraphMaker make;  // Without parameters, so that a checkpoint is whole without files.
-    const Argument x = In(make.AddInput("x", {-1, 2}));
-    graph_ = std::make_shared<const Graph>(
-        make.Finish(make.AddNode("aten.mean.default", {x}, {Meta({})})));
-  }
-
-  std::string Directory(int64_t step) const {
-    return CheckpointDirectory(CheckpointRoot(prepare_.spec().output_path()), step);
-  }
-
-  std::unique_ptr<RunCheckpoints> Make(const v1::Prepare& prepare) {
-    return std::make_unique<RunCheckpoints>(prepare, [this](const v1::ConnectRequest& message) {
-      absl::MutexLock lock(&mutex_);
-      steps_.push_back(message.checkpoint_written().step());
-      errors_.push_back(message.checkpoint_written().error());
-      threads_.insert(std::this_thread::get_id());
-    });
-  }
-  std::unique_ptr<RunCheckpoints> Make() { return Make(prepare_); }
-
-  // The output directory is its job's.
-  std::unique_ptr<RunCheckpoints> Taken() { return Taken(prepare_); }
-  std::unique_ptr<RunCheckpoints> Taken(const v1::Prepare& prepare) {
-    auto checkpoints = Make(prepare);
-    v1::Prepared prepared;
-    EXPECT_EQ(checkpoints->Resume(&prepared), absl::OkStatus());
-    EXPECT_EQ(checkpoints->TakeOutput(), absl::OkStatus());
-    first_step_ = prepared.first_step();
-    return checkpoints;
-  }
-  // As another job in the same directory, until the end of the test.
-  void BecomeAnotherJob() {
-    prepare_.set_job("jobs/2");
-    prepare_.set_run("jobs-2-b2");
-  }
-  // A job that saves after these steps and then ends.
-  void RunWithCheckpoints(const std::vector<int64_t>& steps) {
-    const auto checkpoints = Taken();
-    for (const int64_t step : steps) {
-      std::filesystem::create_directories(Directory(step));
-      checkpoints->Complete(Order(step, prepare_.generation()), graph_);
-    }
-  }
-  absl::Status Refusal() {
-    v1::Prepared prepared;
-    return Make()->Resume(&prepared);
-  }
-
-  static v1::WriteManifest Order(int64_t step, int64_t generation = 1) {
-    v1::WriteManifest order;
-    order.set_job("jobs/1");
-    order.set_generation(generation);
-    order.set_step(step);
-    return order;
-  }
-
-  v1::Prepare prepare_;
-  int64_t first_step_ = 0;  // Where the last one that took the directory begins.
-  std::shared_ptr<const Graph> graph_;
-  absl::Mutex mutex_;
-  std::vector<int64_t> steps_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> errors_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::thread::id> threads_ ABSL_GUARDED_BY(mutex_);
-};
 
 TEST_F(RunCheckpointsTest, OneThreadWritesAllManifestsInTheirOrder) {
   const auto checkpoints = Taken();
@@ -364,36 +288,90 @@ TEST_F(RunCheckpointsTest, WhatEarlierGenerationsLeftUnfinishedGoesBeforeAnyDevi
   EXPECT_TRUE(std::filesystem::exists(Directory(40)));
 }
 
-TEST_F(RunCheckpointsTest, SharesOfAFailedCheckpointMakeRoomForTheNext) {
-  const auto checkpoints = Taken();
-  DeviceJob job;
-  job.device = DeviceId(1);
-  job.program = std::make_shared<Program>();
-  checkpoints->AddTo(job);
-  const auto share = [&](int64_t step) { return Directory(step) + "/model-00000.safetensors"; };
-  for (const int64_t step : {10, 20, 30, 40}) {
-    std::filesystem::create_directories(Directory(step));
-    std::ofstream(share(step)) << "of another device";
+// Checkpoints of which another device has written its share, and this one says what became of its.
+class FailedCheckpointsTest : public RunCheckpointsTest {
+ protected:
+  FailedCheckpointsTest() {
+    prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(10);
+    checkpoints_ = Taken();
+    job_.device = DeviceId(1);
+    job_.program = std::make_shared<Program>();
+    checkpoints_->AddTo(job_);
   }
-  const auto tell = [&](int64_t step, const char* error, bool skipped) {
+  std::string Share(int64_t step) const { return Directory(step) + "/model-00000.safetensors"; }
+  void WriteShare(int64_t step) {
+    std::filesystem::create_directories(Directory(step));
+    std::ofstream(Share(step)) << "of another device";
+  }
+  void Tell(int64_t step, const char* error, bool skipped = false) {
+    WriteShare(step);
     CheckpointReport report;
     report.step = step;
     report.skipped = skipped;
     if (*error != '\0') report.status = absl::UnavailableError(error);
-    job.on_checkpoint(report);
-  };
-  tell(10, "", false);  // Another device may still write its share.
-  tell(20, "no space left", false);
-  tell(30, "no space left", true);
-  ASSERT_EQ(job.may_write(), absl::OkStatus());
-  for (const int64_t step : {10, 30, 40}) EXPECT_TRUE(std::filesystem::exists(share(step))) << step;
-  EXPECT_FALSE(std::filesystem::exists(Directory(20)));
-  tell(40, "no space left", false);
+    job_.on_checkpoint(report);
+  }
+  void Announce(int64_t step) {
+    v1::CheckpointAfter message;
+    message.set_step(step);
+    message.set_hold(true);
+    checkpoints_->Announce(message);
+  }
+  std::vector<int64_t> StepsThatAreLeft() const {
+    std::vector<int64_t> left;
+    for (int64_t step = 0; step <= 100; ++step) {
+      if (std::filesystem::exists(Directory(step))) left.push_back(step);
+    }
+    return left;
+  }
+
+  std::unique_ptr<RunCheckpoints> checkpoints_;
+  DeviceJob job_;
+};
+
+TEST_F(FailedCheckpointsTest, MakeRoomForTheNext) {
+  Tell(10, "");  // Another device may still write its share.
+  for (const int64_t step : {20, 30, 40}) Tell(step, "no space left");
+  for (const int64_t step : {50, 60, 70}) Tell(step, "the one before hangs", /*skipped=*/true);
+  ASSERT_EQ(job_.may_write(), absl::OkStatus());
+  EXPECT_THAT(StepsThatAreLeft(), ElementsAre(10));
+  WriteShare(70);  // Another device had not written its share yet.
+  ASSERT_EQ(job_.may_write(), absl::OkStatus());
+  EXPECT_THAT(StepsThatAreLeft(), ElementsAre(10));
+}
+
+TEST_F(FailedCheckpointsTest, WhoComesTooLateToSaveHasFailedOneButNotIfItWasDueAnyway) {
+  for (const int64_t step : {20, 23}) WriteShare(step);
+  ASSERT_TRUE(job_.checkpoint_due(20));
+  ASSERT_FALSE(job_.checkpoint_due(23));
+  ASSERT_FALSE(job_.checkpoint_due(24));
+  for (const int64_t step : {20, 23}) Announce(step);  // To wait there.
+  ASSERT_EQ(job_.may_write(), absl::OkStatus());
+  EXPECT_THAT(StepsThatAreLeft(), ElementsAre(20));
+}
+
+TEST_F(FailedCheckpointsTest, WithoutAManifestTheyGoAndAreToldSoAgain) {
+  for (const int64_t step : {10, 20}) Tell(step, "");
+  v1::WriteManifest order = Order(20);
+  order.add_files()->set_name("model-00001.safetensors");  // It is not there.
+  checkpoints_->Complete(order, graph_);
+  checkpoints_->AwaitCompleted();
+  ASSERT_EQ(job_.may_write(), absl::OkStatus());
+  EXPECT_THAT(StepsThatAreLeft(), ElementsAre(10));
+  checkpoints_->Complete(Order(20), graph_);
+  checkpoints_->AwaitCompleted();
+  EXPECT_THAT(StepsThatAreLeft(), ElementsAre(10));
+  absl::MutexLock lock(&mutex_);
+  EXPECT_THAT(errors_, ElementsAre("", "", HasSubstr("model-00001"), HasSubstr("are removed")));
+}
+
+TEST_F(FailedCheckpointsTest, StayWhereALaterGenerationMayHaveWrittenThem) {
+  Tell(40, "no space left");
   v1::Prepare later = prepare_;
   later.set_generation(2);
   const auto owner = Taken(later);
-  EXPECT_FALSE(job.may_write().ok());
-  EXPECT_TRUE(std::filesystem::exists(share(40))) << "it may be the owner's";
+  EXPECT_FALSE(job_.may_write().ok());
+  EXPECT_THAT(StepsThatAreLeft(), ElementsAre(40));
 }
 
 TEST_F(RunCheckpointsTest, ARunThatIsOverBeginsToWriteNothing) {

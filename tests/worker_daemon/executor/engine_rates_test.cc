@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "worker_daemon/device/device_rates.h"
 
 namespace stagewright {
@@ -10,7 +12,8 @@ namespace {
 
 // Whatever the machine does besides, these are costs of a computer, and rates keep their ratios.
 TEST(EngineRates, FillsInFixedCostsAndLowersRates) {
-  at::set_num_threads(1);  // As jobs on CPUs have.
+  at::set_num_threads(1);                                // As jobs on CPUs have.
+  setenv("TMPDIR", "/no/such/folder", /*overwrite=*/1);  // Whoever is killed leaves nothing.
   const DeviceKind alone = MeasureDeviceRates("cpu", "this");
   const auto kind = MeasureEngine(alone, "cpu");
   ASSERT_TRUE(kind.ok()) << kind.status();

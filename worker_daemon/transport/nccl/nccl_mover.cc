@@ -22,6 +22,7 @@
 #include "worker_daemon/cuda/current_gpu.h"
 #include "worker_daemon/cuda/event_query.h"
 #include "worker_daemon/transport/arranged/first_messages.h"
+#include "worker_daemon/transport/shared_memory.h"
 
 namespace stagewright {
 namespace {
@@ -46,6 +47,9 @@ class Waiting {
 // Blocks that NCCL takes of a GPU for messages: they need few, and passes compute beside them.
 constexpr int kMostMessageBlocks = 8;
 
+// About what NCCL takes of shared memory for a peer of another process, where it takes any.
+constexpr Bytes kSegment = 16 << 20;
+
 absl::Status Cuda(absl::string_view what, cudaError_t error) {
   if (error == cudaSuccess) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
@@ -58,7 +62,8 @@ absl::Status Nccl(absl::string_view what, ncclResult_t result, ncclComm_t comm) 
   std::string text = absl::StrCat(what, ": ", ncclGetErrorString(result));
   if (detail != nullptr && *detail != '\0') absl::StrAppend(&text, " (", detail, ")");
   const bool remote = result == ncclRemoteError || result == ncclSystemError;
-  return remote ? absl::UnavailableError(text) : absl::InternalError(text);
+  const absl::Status error = remote ? absl::UnavailableError(text) : absl::InternalError(text);
+  return result == ncclSystemError ? NamingFullSharedMemory(error, kSegment) : error;
 }
 
 class Event {

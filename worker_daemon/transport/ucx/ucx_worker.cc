@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/base/status.h"
+#include "worker_daemon/transport/shared_memory.h"
 
 namespace stagewright {
 namespace {
@@ -31,6 +32,9 @@ constexpr Setting kDefaults[] = {
     // A process has few peers, and must notice the loss of any.
     {"UCX_KEEPALIVE_NUM_EPS", "KEEPALIVE_NUM_EPS", "4096"},
 };
+
+// What a worker takes at first, 4.1 MiB with UCX's own settings, and some to spare.
+constexpr Bytes kSharedMemoryOfWorker = 8 << 20;
 
 // UCX warns of settings of transports that are not in use, hence the groups. UCX 1.13 knows the
 // options of TCP by their names without prefix here.
@@ -75,9 +79,12 @@ absl::Status Apply(absl::Span<const Setting> settings, ucp_config_t* config) {
   return absl::OkStatus();
 }
 
-absl::Status Configure(const UcxOptions& options, ucp_config_t* config) {
+std::string TlsOf(const UcxOptions& options) {
   const char* set = std::getenv("UCX_TLS");
-  const std::string tls = !options.tls.empty() ? options.tls : set != nullptr ? set : kTls;
+  return !options.tls.empty() ? options.tls : set != nullptr ? set : kTls;
+}
+
+absl::Status Configure(const std::string& tls, ucp_config_t* config) {
   RETURN_IF_ERROR(Modify(config, "TLS", tls.c_str()));
   RETURN_IF_ERROR(Apply(kDefaults, config));
   if (Uses(tls, {"posix", "sm", "shm", "mm", "sysv", "xpmem"})) {
@@ -85,6 +92,15 @@ absl::Status Configure(const UcxOptions& options, ucp_config_t* config) {
   }
   if (Uses(tls, {"tcp"})) RETURN_IF_ERROR(Apply(kTcpDefaults, config));
   return absl::OkStatus();
+}
+
+// UCX says no more than that there are no resources.
+absl::Status NoWorker(const std::string& tls, ucs_status_t status) {
+  const absl::Status error = UcxError("creating a UCX worker", status);
+  if (!Uses(tls, {"posix", "sm", "shm", "mm"})) return error;
+  const char* folder = std::getenv("UCX_POSIX_DIR");
+  return NamingFullSharedMemory(error, kSharedMemoryOfWorker,
+                                folder == nullptr ? kSharedMemory : folder);
 }
 
 // Takes the messages that nobody asked for: UCX warns of each that it is left with.
@@ -113,7 +129,8 @@ absl::Status UcxWorker::Initialize(const UcxOptions& options) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return UcxError("reading the UCX configuration", status);
-  absl::Status configured = Configure(options, config);
+  const std::string tls = TlsOf(options);
+  absl::Status configured = Configure(tls, config);
   if (configured.ok()) {
     ucp_params_t params = {};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -131,7 +148,7 @@ absl::Status UcxWorker::Initialize(const UcxOptions& options) {
   params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // Aborting leaves requests behind.
   params.events = UCP_WAKEUP_TAG_SEND | UCP_WAKEUP_TAG_RECV | UCP_WAKEUP_TX | UCP_WAKEUP_RX;
   status = ucp_worker_create(context_, &params, &worker_);
-  if (status != UCS_OK) return UcxError("creating a UCX worker", status);
+  if (status != UCS_OK) return NoWorker(tls, status);
 
   status = ucp_worker_get_efd(worker_, &event_fd_);
   if (status != UCS_OK) return UcxError("getting the events of a UCX worker", status);

@@ -14,7 +14,8 @@ namespace stagewright {
 
 class UcxWorker {
  public:
-  // Errors: INTERNAL with what UCX says; INVALID_ARGUMENT for unusable `options.tls`.
+  // Errors: INTERNAL with what UCX says, or UNAVAILABLE as NamingFullSharedMemory
+  // (shared_memory.h); INVALID_ARGUMENT for unusable `options.tls`.
   static absl::StatusOr<std::unique_ptr<UcxWorker>> Create(const UcxOptions& options);
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;

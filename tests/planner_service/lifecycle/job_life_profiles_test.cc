@@ -1,0 +1,96 @@
+// What running jobs measure of operators is kept for plans to come, and nobody waits for that.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/measured_job.h"
+
+namespace stagewright {
+namespace {
+
+using testing::RecordingStore;
+using testing::SmallSpec;
+
+// Does not take what jobs measured before `read` has returned, if that is not for ever.
+class SlowStore : public RecordingStore {
+ public:
+  ~SlowStore() {
+    if (reader_.joinable()) reader_.join();
+  }
+
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
+    if (!batch.empty() && absl::StartsWith(batch[0].key, "job_profiles/")) {
+      if (!reader_.joinable()) {
+        reader_ = std::thread([this] {
+          read();
+          has_read_.Notify();
+        });
+        read_meanwhile = has_read_.WaitForNotificationWithTimeout(testing::kPatience);
+      }
+      ++written;
+    }
+    return RecordingStore::WriteIf(conditions, batch);
+  }
+
+  std::function<void()> read;
+  std::atomic<bool> read_meanwhile = false;
+  std::atomic<int> written = 0;
+
+ private:
+  std::thread reader_;
+  absl::Notification has_read_;
+};
+
+class JobProfilesTest : public testing::MeasuredJobTest {
+ protected:
+  JobProfilesTest() {
+    slow_.read = [this] { EXPECT_TRUE(harness_->jobs->Get(job_).ok()); };
+    harness_ = std::make_unique<testing::JobHarness>(&slow_);
+    for (const char* worker : {"a", "b"}) {
+      harness_->Connect(worker);
+      harness_->Worker(worker).silent_on = {Message::kStart};
+      harness_->Worker(worker).total_steps = 100'000;
+    }
+    v1::JobSpec spec = SmallSpec();
+    spec.set_steps(100'000);
+    job_ = harness_->Submit(spec);
+    operators_ = true;
+  }
+  ~JobProfilesTest() override { harness_.reset(); }
+
+  SlowStore slow_;
+};
+
+TEST_F(JobProfilesTest, AreWrittenWhileJobsAreRead) {
+  ASSERT_EQ(harness_->Await(job_, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  harness_->Pump();
+  Steps(1, 10, 20'000'000);
+  for (const absl::Time until = absl::Now() + testing::kPatience;
+       slow_.written == 0 && absl::Now() < until;)
+    absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(slow_.read_meanwhile);
+  const std::string job = job_;
+  harness_->jobs.reset();  // When it ends all is written.
+  const auto known = harness_->profiles.Read();
+  ASSERT_TRUE(known.ok()) << known.status();
+  ASSERT_EQ((*known)->devices.size(), 1u);
+  const auto& [device, operators] = *(*known)->devices.begin();
+  EXPECT_EQ(device.kind, "cpu");
+  ASSERT_EQ(operators.size(), 1u);
+  EXPECT_EQ(operators.begin()->second.job, job);
+  EXPECT_EQ(operators.begin()->second.samples.front().forward, 1'000);
+}
+
+}  // namespace
+}  // namespace stagewright

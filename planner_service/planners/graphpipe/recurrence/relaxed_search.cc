@@ -53,10 +53,12 @@ double RelaxedSearch::LowerBound(int32_t devices) const {
   return std::max(work_ / devices, largest_operator_);
 }
 
-// No t changes what memory allows, and a longer range never needs less.
+// No t changes what memory allows, and a longer range never needs less. To run forward passes again
+// only takes longer where it does not let more operators into memory.
 void RelaxedSearch::FitIntoMemory() {
   const int32_t n = ranges_->oracle().size();
-  fits_from_.assign(options_.size() * (n + 1), 0);
+  std::vector<int32_t> fits_from(n + 1, 0);
+  std::vector<int32_t> before;  // `fits_from` of the option before.
   for (size_t o = 0; o < options_.size(); ++o) {
     const StageOption& option = options_[o];
     const int64_t shares = option.recompute ? 1 : configs_[option.config].k;
@@ -68,12 +70,17 @@ void RelaxedSearch::FitIntoMemory() {
                                 memory_) {
         ++begin;
       }
-      fits_from_[o * (n + 1) + end] = begin;
+      fits_from[end] = begin;
     }
+    const bool also_kept = option.recompute && o > 0 && !options_[o - 1].recompute;
+    if (also_kept && fits_from == before) continue;
+    useful_.push_back(static_cast<int32_t>(o));
+    fits_from_.insert(fits_from_.end(), fits_from.begin(), fits_from.end());
+    before = fits_from;
   }
 }
 
-// The longest stages of each option, which do not depend on each other. More time never
+// The longest stages of each useful option, which do not depend on each other. More time never
 // shortens one, so what is known of other times leaves little to ask.
 std::vector<int32_t> RelaxedSearch::FindLongest(double t) const {
   const int32_t n = ranges_->oracle().size();
@@ -85,9 +92,9 @@ std::vector<int32_t> RelaxedSearch::FindLongest(double t) const {
     if (kept.t >= 0 && kept.t < t && (less == nullptr || less->t < kept.t)) less = &kept;
     if (kept.t > t && (more == nullptr || more->t > kept.t)) more = &kept;
   }
-  std::vector<int32_t> longest(options_.size() * (n + 1));
-  for (size_t o = 0; o < options_.size(); ++o) {
-    const StageOption& option = options_[o];
+  std::vector<int32_t> longest(useful_.size() * (n + 1));
+  for (size_t u = 0; u < useful_.size(); ++u) {
+    const StageOption& option = options_[useful_[u]];
     const double* time = option.costs->TimeBefore();
     const double* forward = option.costs->ForwardBefore();
     const NetworkFacts::Sum sum =
@@ -105,7 +112,7 @@ std::vector<int32_t> RelaxedSearch::FindLongest(double t) const {
       const auto bytes = static_cast<double>(gradients[end] - gradients[begin]);
       return compute + (sum.latency + sum.per_byte * bytes) / mini_batch <= t;
     };
-    const size_t row = o * (n + 1);
+    const size_t row = u * (n + 1);
     const int32_t* least = more != nullptr ? more->longest.data() + row : fits_from_.data() + row;
     const int32_t* most = less != nullptr ? less->longest.data() + row : nullptr;
     for (int32_t begin = 0, end = 1; end <= n; ++end) {
@@ -141,10 +148,10 @@ int32_t RelaxedSearch::Least(double t) {
     int32_t before = kNone;
     int32_t reach = end;
     const int32_t* begin = made.longest.data() + end;
-    for (const StageOption& option : options_) {
+    for (int32_t o : useful_) {
       if (*begin < end) {
         reach = std::min(reach, *begin);
-        before = std::min(before, made.before[*begin] + option.replicas);
+        before = std::min(before, made.before[*begin] + options_[o].replicas);
       }
       begin += n + 1;
     }
@@ -159,13 +166,13 @@ std::vector<int32_t> RelaxedSearch::After() const {
   const std::vector<int32_t>& longest = prepared().longest;
   std::vector<int32_t> after(n + 1, kNone);
   after[n] = 0;
-  std::vector<int32_t> ends(options_.size(), n);  // Where the longest stage from `begin` on ends.
+  std::vector<int32_t> ends(useful_.size(), n);  // Where the longest stage from `begin` on ends.
   for (int32_t begin = n - 1; begin >= 0; --begin) {
-    for (size_t o = 0; o < options_.size(); ++o) {
-      int32_t& end = ends[o];
-      while (end > begin && longest[o * (n + 1) + end] > begin) --end;
+    for (size_t u = 0; u < useful_.size(); ++u) {
+      int32_t& end = ends[u];
+      while (end > begin && longest[u * (n + 1) + end] > begin) --end;
       if (end == begin) continue;
-      after[begin] = std::min(after[begin], after[end] + options_[o].replicas);
+      after[begin] = std::min(after[begin], after[end] + options_[useful_[u]].replicas);
     }
   }
   return after;

@@ -82,7 +82,8 @@ class RelaxedSearch {
     double t = -1;
     std::vector<int32_t> before;
     std::vector<int32_t> reach;
-    std::vector<int32_t> longest;  // [option][end]: where the longest stage begins; `end`: none.
+    // [useful option][end]: where the longest stage begins; `end`: none.
+    std::vector<int32_t> longest;
   };
   static constexpr size_t kMostKept = 8;
 
@@ -97,7 +98,9 @@ class RelaxedSearch {
   Bytes memory_;
   std::vector<StageOption> options_;
   std::vector<int32_t> option_ends_;
-  std::vector<int32_t> fits_from_;  // [option][end]: the first begin that memory allows.
+  // What follows is filled when the first t comes.
+  std::vector<int32_t> useful_;     // Options without those that recompute needlessly.
+  std::vector<int32_t> fits_from_;  // [useful option][end]: the first begin that memory allows.
   double work_ = 0;                 // Device-ns per sample, at the least.
   double largest_operator_ = 0;     // Least ns per sample of the slowest operator.
   std::vector<Prepared> kept_{1};

@@ -62,8 +62,7 @@ class StageModule {
   struct Forwarded {
     std::vector<at::Tensor> outputs;  // Parallel to outputs(), of the types computed in; detached.
     at::Tensor loss;                  // Undefined unless has_loss(); detached.
-    at::Tensor prediction;            // As outputs; undefined unless made here. A language model's
-                                      // is its largest tensor, so it is never a copy.
+    at::Tensor prediction;            // As an output, never a copy; undefined unless made here.
   };
   enum class Keep {
     kNothing,  // No backward pass will follow.

@@ -153,8 +153,8 @@ INSTANTIATE_TEST_SUITE_P(All, TwoStages,
 TEST(StageModule, APredictionIsOfTheTypeThatItWasComputedIn) {
   const Graph graph = Perceptron();
   const ParameterStore store = LoadAll(graph, "perceptron_mixed.safetensors");
-  const auto module =
-      Build(graph, WholeGraph(graph), {}, store, {.mini_batch = 7, .precision = Precision::kBFloat16});
+  const auto module = Build(graph, WholeGraph(graph), {}, store,
+                            {.mini_batch = 7, .precision = Precision::kBFloat16});
   const auto forward =
       module->Forward({0, {0, 7}}, {{}, {Random({7, 4}, 11), Random({7, 3}, 12)}}, Keep::kGraph);
   ASSERT_TRUE(forward.ok()) << forward.status();

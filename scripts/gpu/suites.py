@@ -9,6 +9,7 @@ from machine import Ended, Machine, run
 from report import Finding, failed, judge, not_proved
 
 UNDER_WAY = re.compile(r"^\[ RUN      \] (\S+)$", re.MULTILINE)
+ENDED = re.compile(r"^\[ +(?:OK|FAILED|SKIPPED) +\] (\S+?)(?:, where .*)? \((\d+) ms\)$", re.MULTILINE)
 
 
 def outcomes(report: dict, output: str) -> dict[str, str]:
@@ -41,8 +42,13 @@ def hung_test(output: str) -> str:
     if not started:
         return ""
     last = started[-1]
-    ended = re.search(rf"^\[ +(OK|FAILED|SKIPPED) +\] {re.escape(last)} \(", output, re.MULTILINE)
-    return "" if ended else last
+    return "" if last in {test for test, _ in ENDED.findall(output)} else last
+
+
+def until_then(output: str) -> str:
+    """What tells a suite that is slow from one that hangs: the tests that had ended when its time was over, and theirs."""
+    seconds = [int(milliseconds) / 1e3 for _, milliseconds in ENDED.findall(output)]
+    return f"its time was over in {hung_test(output) or 'no test'}, after {len(seconds)} tests in {sum(seconds):.1f} s"
 
 
 def judge_suite(name: str, ended: Ended, found: dict[str, str], required: bool) -> Finding:
@@ -52,7 +58,7 @@ def judge_suite(name: str, ended: Ended, found: dict[str, str], required: bool) 
     skipped = {test: outcome for test, outcome in found.items() if outcome.startswith("skipped")}
     counts = f"{len(found)} tests, {len(bad)} failed, {len(skipped)} skipped, {ended.seconds:.0f} s"
     if ended.code is None:
-        return failed(claim, f"its time was over in {hung_test(ended.output) or 'no test'}")
+        return failed(claim, until_then(ended.output))
     if bad:
         return failed(claim, f"{counts}: {', '.join(bad[:5])}")
     if skipped and not required:

@@ -74,8 +74,12 @@ class SuitesTest(unittest.TestCase):
 
   def test_the_test_that_hangs_is_named(self):
     self.assertEqual(suites.hung_test(SUITE), "A.Second/0")
-    self.assertIn("A.Second/0", self.finding({}, None).why)
+    self.assertEqual(self.finding({}, None).why, "its time was over in A.Second/0, after 1 tests in 0.0 s")
     self.assertEqual(suites.hung_test(SUITE.split("[ RUN      ] A.S")[0]), "")
+
+  def test_a_failure_with_a_parameter_has_ended(self):
+    failed = SUITE + "[  FAILED  ] A.Second/0, where GetParam() = 7 (2000 ms)\n"
+    self.assertEqual(suites.until_then(failed), "its time was over in no test, after 2 tests in 2.0 s")
 
   def test_real_programs_are_read(self):
     sample = pathlib.Path(os.environ["STAGEWRIGHT_SKIPS_SAMPLE"])

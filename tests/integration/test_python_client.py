@@ -201,12 +201,12 @@ def test_a_plan_of_one_job_is_run_by_another(system, client):
 
 
 def test_a_plan_for_a_preset_runs_on_the_devices_that_are_there(system, client):
-    options = stagewright.PlanOptions(stages=2, no_replicas=True)
+    options = stagewright.PlanOptions(stages=2, no_replicas=True, max_loops=1)
     plan = client.plan(MODELS / "chain_f32.swg", cluster="cpu:2", mini_batch=16, options=options)
     job = client.wait(long_job(client, system, "preset", steps=4, plan=plan).name)
     assert job.succeeded, job.message
     assert job.devices == ("w0/cpu0", "w1/cpu0")
-    options = stagewright.PlanOptions(stages=4, no_replicas=True)
+    options = stagewright.PlanOptions(stages=4, no_replicas=True, max_loops=1)
     plan = client.plan(MODELS / "chain_f32.swg", cluster="cpu:4", mini_batch=16, options=options)
     with pytest.raises(stagewright.InvalidError, match="2 devices are connected, too few for the plan's 4: start workers"):
         long_job(client, system, "large", plan=plan)

@@ -151,12 +151,21 @@ INSTANTIATE_TEST_SUITE_P(All, TwoStages,
 
 // A copy in the graph's type would be a language model's largest tensor, for each micro-batch.
 TEST(StageModule, APredictionIsOfTheTypeThatItWasComputedIn) {
-  const Graph graph = Perceptron();
-  const ParameterStore store = LoadAll(graph, "perceptron_mixed.safetensors");
+  GraphMaker make;
+  const int x = make.AddInput("x", {-1, 4}, DType::kFloat32);
+  const int target = make.AddInput("target", {-1, 3}, DType::kFloat32);
+  const int out = make.AddLinear("only", In(x), 4, 3);
+  const int loss =
+      make.AddNode("aten.mse_loss.default", {Value(out), In(target), Int(1)}, {Meta({})});
+  for (Parameter& parameter : make.data.parameters) parameter.dtype = DType::kFloat32;
+  for (Node& node : make.data.nodes) node.outputs[0].dtype = DType::kFloat32;
+  const Graph graph = make.Finish(loss, out, LossReduction::kMean);
+  const ParameterStore store = LoadAll(graph, "mixed.safetensors");
   const auto module = Build(graph, WholeGraph(graph), {}, store,
                             {.mini_batch = 7, .precision = Precision::kBFloat16});
-  const auto forward =
-      module->Forward({0, {0, 7}}, {{}, {Random({7, 4}, 11), Random({7, 3}, 12)}}, Keep::kGraph);
+  const auto forward = module->Forward(
+      {0, {0, 7}}, {{}, {Random({7, 4}, 11, at::kFloat), Random({7, 3}, 12, at::kFloat)}},
+      Keep::kGraph);
   ASSERT_TRUE(forward.ok()) << forward.status();
   EXPECT_EQ(forward->prediction.scalar_type(), at::kBFloat16);
   EXPECT_EQ(forward->loss.scalar_type(), at::kFloat);

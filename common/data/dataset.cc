@@ -69,6 +69,20 @@ absl::StatusOr<Dataset> Dataset::OpenWanted(const Graph& graph, const std::vecto
   return dataset;
 }
 
+Dataset Dataset::OfRows(const Graph& graph, std::shared_ptr<const MappedFile> file,
+                        int64_t samples) {
+  CHECK(graph.inputs().size() == 1 && samples > 0);
+  Dataset dataset;
+  dataset.check_ = IndexCheck(graph);
+  dataset.samples_ = samples;
+  dataset.inputs_.push_back({{{0, samples, file.get(), 0}},
+                             static_cast<Bytes>(file->bytes().size()) / samples,
+                             samples,
+                             graph.inputs()[0].name});
+  dataset.mappings_.push_back(std::move(file));
+  return dataset;
+}
+
 absl::StatusOr<int64_t> Dataset::CountSamples(const Graph& graph, const std::string& path) {
   absl::Status status;
   for (const Input& input : graph.inputs()) {

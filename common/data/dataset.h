@@ -40,6 +40,11 @@ class Dataset {
                                       const std::string& path, const SampleLengths& lengths,
                                       int32_t length);
 
+  // Samples of a graph's one input that fill the file, one after the other and nothing else: one
+  // that was opened already, wherever it is. REQUIRES: there are samples.
+  static Dataset OfRows(const Graph& graph, std::shared_ptr<const MappedFile> file,
+                        int64_t samples);
+
   // The number of samples, from the headers of the files of one input. Errors as of Open.
   static absl::StatusOr<int64_t> CountSamples(const Graph& graph, const std::string& path);
 

@@ -194,7 +194,7 @@ void KeepProfile(JobRecords& records, const JobRecord& record,
   const std::string day = absl::FormatCivilTime(absl::ToCivilDay(absl::Now(), absl::UTCTimeZone()));
   OperatorProfile profile =
       ProfileOfSteps(graph, *cluster, *costs, operators, measured, job.name(), day);
-  if (Check(profile).ok()) records.KeepProfile(std::move(profile));
+  if (Check(profile).ok()) records.KeepProfile(job, std::move(profile));
 }
 
 // "device ... takes ...; device ...", for each worker that has some of them.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log/log.h"
 
 namespace stagewright {
 namespace {
@@ -26,11 +27,14 @@ JobRecords::JobRecords(Store* store, ProfileStore* profiles, WorkerRegistry* reg
       on_change_(std::move(on_change)),
       on_event_(std::move(on_event)) {}
 
-void JobRecords::KeepProfile(OperatorProfile profile) {
-  const auto write = [this, profile = std::move(profile)] {
-    profiles_->Write(profile).IgnoreError();
+void JobRecords::KeepProfile(const Job& job, OperatorProfile profile) {
+  const auto tell = [job = job.name()](const absl::Status& lost) {
+    if (lost.ok()) return;
+    Log(LogLevel::kWarning, "what a job measured is not kept",
+        {{"job", job}, {"why", lost.message()}});
   };
-  profile_writer_.Submit(write).IgnoreError();
+  tell(profile_writer_.Submit(
+      [this, tell, profile = std::move(profile)] { tell(profiles_->Write(profile)); }));
 }
 
 JobState JobRecords::StateOf(int64_t job) const {

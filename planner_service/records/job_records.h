@@ -78,8 +78,8 @@ class JobRecords {
 
   // Plans to come know what a job measured, before long: a thread of its own tells the store, in
   // the order of the calls, since readers of jobs wait for whoever calls this. What the store does
-  // not take is lost: it is a help only.
-  void KeepProfile(OperatorProfile profile);
+  // not take is lost, and the log says so: it is a help only.
+  void KeepProfile(const Job& job, OperatorProfile profile);
 
   // What a worker logged about a run that it takes part in, or has not ended yet. It is stored when
   // the job has ended.

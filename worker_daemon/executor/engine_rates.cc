@@ -21,7 +21,7 @@
 #include "common/cost/parameters.h"
 #include "common/cost/update.h"
 #include "common/data/dataset.h"
-#include "common/data/safetensors_header.h"
+#include "common/data/mapped_file.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
 #include "worker_daemon/device/work_clock.h"
@@ -143,31 +143,22 @@ Program WholeOnOneDevice(const Graph& graph, Batch batch) {
   return program;
 }
 
-// A file of memory alone, gone with the process whatever ends it.
-class MemoryFile {
- public:
-  MemoryFile() : file_(memfd_create("engine-rates", MFD_CLOEXEC)) {}
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() {
-    if (file_ >= 0) close(file_);
-  }
-
-  absl::Status Append(std::span<const std::byte> data) const {
-    while (!data.empty()) {
-      const ssize_t written = write(file_, data.data(), data.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0)
-        return absl::UnavailableError(absl::StrCat("a file in memory: ", std::strerror(errno)));
-      data = data.subspan(static_cast<size_t>(written));
-    }
-    return absl::OkStatus();
-  }
-  std::string path() const { return absl::StrCat("/proc/self/fd/", file_); }
-
- private:
-  const int file_;  // Its descriptor; -1: there is none.
-};
+// A file of memory alone with these bytes, gone with the process whatever ends it. It has no path:
+// a worker may be confined to paths (regular_file.h).
+absl::StatusOr<std::shared_ptr<const MappedFile>> MemoryFile(std::span<const std::byte> bytes) {
+  const int file = memfd_create("engine-rates", MFD_CLOEXEC);
+  const auto failed = [&] {
+    const absl::Status error =
+        absl::UnavailableError(absl::StrCat("a file in memory: ", std::strerror(errno)));
+    if (file >= 0) close(file);
+    return error;
+  };
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes.size())) != 0) return failed();
+  void* data = mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (data == MAP_FAILED) return failed();
+  std::memcpy(data, bytes.data(), bytes.size());
+  return std::make_shared<const MappedFile>("engine-rates", file, data, bytes.size());
+}
 
 TensorView ViewOf(const std::string& name, const at::Tensor& tensor) {
   return {name,
@@ -215,15 +206,10 @@ OptimizerSpec Adam() {
 // A step of the graph on the device, ns.
 absl::StatusOr<double> TimeStep(const Graph& graph, Batch batch, at::Device device) {
   const Program program = WholeOnOneDevice(graph, batch);
-  const MemoryFile file;
   const int64_t width = graph.input(InputId(0)).meta.shape[1].offset;
   const at::Tensor rows = at::full({program.mini_batch, width}, 0.5, at::kFloat);
-  const TensorView x = ViewOf("x", rows);
-  const std::string header =
-      SafetensorsHeaderText({{x.name, x.dtype, x.shape, 0, x.data.size()}}, /*metadata=*/{});
-  RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(header))));
-  RETURN_IF_ERROR(file.Append(x.data));
-  ASSIGN_OR_RETURN(const Dataset data, Dataset::Open(graph, {InputId(0)}, file.path()));
+  ASSIGN_OR_RETURN(auto file, MemoryFile(ViewOf("x", rows).data));
+  const Dataset data = Dataset::OfRows(graph, std::move(file), program.mini_batch);
   ASSIGN_OR_RETURN(ParameterStore parameters, MakeParameters(graph, device));
   ParameterOptimizer optimizer(Adam(), parameters);
   ExecutorOptions options;

@@ -39,11 +39,13 @@ class SlowStore : public RecordingStore {
         read_meanwhile = has_read_.WaitForNotificationWithTimeout(testing::kPatience);
       }
       ++written;
+      if (full) return absl::ResourceExhaustedError("no space left");
     }
     return RecordingStore::WriteIf(conditions, batch);
   }
 
   std::function<void()> read;
+  std::atomic<bool> full = false;  // It never takes it then.
   std::atomic<bool> read_meanwhile = false;
   std::atomic<int> written = 0;
 
@@ -90,6 +92,20 @@ TEST_F(JobProfilesTest, AreWrittenWhileJobsAreRead) {
   ASSERT_EQ(operators.size(), 1u);
   EXPECT_EQ(operators.begin()->second.job, job);
   EXPECT_EQ(operators.begin()->second.samples.front().forward, 1'000);
+}
+
+TEST_F(JobProfilesTest, TheLogSaysWhatTheStoreDidNotTake) {
+  slow_.full = true;
+  slow_.read = [] {};  // The jobs may be gone by then.
+  ASSERT_EQ(harness_->Await(job_, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  harness_->Pump();
+  ::testing::internal::CaptureStderr();
+  Steps(1, 10, 20'000'000);
+  const std::string job = job_;
+  harness_->jobs.reset();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, ::testing::ContainsRegex("what a job measured is not kept.* job=" + job));
+  EXPECT_THAT(log, ::testing::HasSubstr("no space left"));
 }
 
 }  // namespace

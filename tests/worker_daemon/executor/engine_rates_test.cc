@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "common/base/regular_file.h"
 #include "worker_daemon/device/device_rates.h"
 
 namespace stagewright {
@@ -12,8 +13,7 @@ namespace {
 
 // Whatever the machine does besides, these are costs of a computer, and rates keep their ratios.
 TEST(EngineRates, FillsInFixedCostsAndLowersRates) {
-  at::set_num_threads(1);                                // As jobs on CPUs have.
-  setenv("TMPDIR", "/no/such/folder", /*overwrite=*/1);  // Whoever is killed leaves nothing.
+  at::set_num_threads(1);  // As jobs on CPUs have.
   const DeviceKind alone = MeasureDeviceRates("cpu", "this");
   const auto kind = MeasureEngine(alone, "cpu");
   ASSERT_TRUE(kind.ok()) << kind.status();
@@ -29,6 +29,16 @@ TEST(EngineRates, FillsInFixedCostsAndLowersRates) {
   EXPECT_NEAR(kind->bf16_flops_per_second / alone.bf16_flops_per_second, share, 1e-9);
   EXPECT_EQ(kind->kernel_overhead, alone.kernel_overhead);
   EXPECT_TRUE(CheckKind(*kind, "kind").ok()) << CheckKind(*kind, "kind");
+}
+
+// Whoever is killed leaves nothing, and no worker is confined too narrowly.
+TEST(EngineRates, NeedsNoFileOfAnyName) {
+  at::set_num_threads(1);
+  setenv("TMPDIR", "/no/such/folder", /*overwrite=*/1);
+  ASSERT_TRUE(ConfineFiles({.read = {"/"}, .write = {"/no/such/folder"}}));
+  const auto kind = MeasureEngine(MeasureDeviceRates("cpu", "this"), "cpu");
+  ConfineFiles({});
+  EXPECT_TRUE(kind.ok()) << kind.status();
 }
 
 TEST(EngineRates, SaysWhatIsWrongWithADevice) {

@@ -205,7 +205,7 @@ BF16 = Setting("bf16", micro_batch=8, micro_batches=4, steps=20)
 
 PARTS = (
     Part("facts", 40, True, facts),
-    Part("device", 90, True, suites_part(DEVICE_SUITES, nccl=False)),
+    Part("device", 60, True, suites_part(DEVICE_SUITES, nccl=False)),
     Part("nccl", 120, True, suites_part(NCCL_SUITES, nccl=True)),
     Part("fp32", 130, True, training_part(FP32, (Shape(1), Shape(4)), 1e-4, compare_speed=False)),
     Part("bf16", 130, True,

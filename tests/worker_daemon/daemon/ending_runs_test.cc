@@ -24,13 +24,18 @@ class EndingRunsTest : public ::testing::Test {
  protected:
   // A run that does not end before `released`.
   std::unique_ptr<WorkerRun> HangingRun() {
-    const auto find = [this](const std::string& name) -> std::optional<OfferedDevice> {
+    const auto hangs = std::make_shared<absl::Notification>();
+    const auto find = [this, hangs](const std::string& name) -> std::optional<OfferedDevice> {
+      if (!hangs->HasBeenNotified()) hangs->Notify();
       released_.WaitForNotification();
       return OfferedDevice{name, "cpu", kGiB};
     };
-    return std::make_unique<WorkerRun>(
+    auto run = std::make_unique<WorkerRun>(
         SmallJob("ending_runs", {"cpu0"}), find, [](const v1::ConnectRequest&) {}, &metrics_,
         Places{}, nullptr);
+    // What a run has not begun to do it drops when it is over.
+    hangs->WaitForNotification();
+    return run;
   }
 
   EndingRuns::OnEnded OnEnded() {

@@ -123,6 +123,7 @@ class WorkerRunTest : public ::testing::Test {
     prepare_ = SmallJob(stem, {"cpu0"});
     prepare_.mutable_spec()->set_data_path(data_path_);
     prepare_.mutable_spec()->set_evaluation_data_path(evaluation_path_);
+    std::filesystem::remove_all(prepare_.spec().output_path());  // Of another repetition.
   }
 
   // Runs until it has finished or failed, merges where a test wants that, and then ends the run.
@@ -231,7 +232,6 @@ TEST_F(WorkerRunTest, AStoreThatIsAwayMayComeBack) {
 
 TEST_F(WorkerRunTest, WhatEarlierRunsLeftUnfinishedGoesBeforeTraining) {
   const std::string root = prepare_.spec().output_path() + "/checkpoints";
-  std::filesystem::remove_all(prepare_.spec().output_path());
   for (const char* step : {"/step-0000000020", "/step-0000000040"}) {
     std::filesystem::create_directories(root + step);
     std::ofstream(root + step + "/model-00000.safetensors") << "a share of a run that died";
@@ -244,7 +244,6 @@ TEST_F(WorkerRunTest, WhatEarlierRunsLeftUnfinishedGoesBeforeTraining) {
 
 TEST_F(WorkerRunTest, ShardsThatEarlierGenerationsLeftGoBeforeTraining) {
   const std::string output = prepare_.spec().output_path();
-  std::filesystem::remove_all(output);
   const auto leave = [&](const std::string& whose) {
     std::filesystem::create_directories(output + "/shards-" + whose);
     std::ofstream(output + "/shards-" + whose + "/shard-00001.safetensors") << "trained";
@@ -268,7 +267,6 @@ TEST_F(WorkerRunTest, ShardsThatEarlierGenerationsLeftGoBeforeTraining) {
 
 TEST_F(WorkerRunTest, AMergeRemovesWhatIsLeftOfEarlierGenerationsAndOfCheckpoints) {
   const std::string output = prepare_.spec().output_path();
-  std::filesystem::remove_all(output);
   const std::string shards = output + "/shards-jobs-1-a1-2", step = output + "/checkpoints/step-1";
   on_progress_ = [&] {  // After the run has begun.
     for (const std::string& directory : {shards, step})
@@ -285,7 +283,6 @@ TEST_F(WorkerRunTest, AMergeRemovesWhatIsLeftOfEarlierGenerationsAndOfCheckpoint
 }
 
 TEST_F(WorkerRunTest, ShardsOfARunThatHasLostTheDirectoryAreNotWritten) {
-  std::filesystem::remove_all(prepare_.spec().output_path());
   on_progress_ = [&] {
     EXPECT_EQ(TakeOutput(prepare_.spec().output_path(), {"jobs-1-a1", "jobs/1", "", 4},
                          OthersResults::kRefused),
@@ -327,7 +324,6 @@ TEST_F(WorkerRunTest, AModelOfAnotherJobIsNotOverwritten) {
   merge_.emplace().set_job("jobs/1");
   merge_->set_generation(3);
   merge_->set_checkpoint_path(prepare_.spec().output_path() + "/model.safetensors");
-  std::filesystem::remove_all(prepare_.spec().output_path());
   ASSERT_TRUE(RunToTheEnd().has_merged());
   prepare_.set_run("jobs-1-b2");
   const std::optional<v1::Merge> merge = std::exchange(merge_, std::nullopt);
@@ -407,7 +403,6 @@ TEST_F(WorkerRunTest, ADeviceThatIsTooSmallOrUnknownIsNamed) {
 
 TEST_F(WorkerRunTest, ShardsThatAreLinkedElsewhereAreNotWritten) {
   const std::filesystem::path output = prepare_.spec().output_path(), elsewhere = TempPath("else");
-  std::filesystem::remove_all(output);
   std::filesystem::remove_all(elsewhere);
   for (const auto& directory : {output, elsewhere}) std::filesystem::create_directories(directory);
   std::filesystem::create_directory_symlink(elsewhere, Shards());

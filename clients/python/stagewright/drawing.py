@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable
 
-from .plans import Plan, Span, Stage, span_of
+from .plans import Plan, Span, Stage
 
 _WIDTH = 960
 _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y = 190, 64, 46, 18
@@ -122,10 +122,11 @@ def _edge(points: list[tuple[float, float]]) -> str:
 def _stage_box(stage: Stage, x: float, y: float) -> str:
     lines = [
         f"stage {stage.index}: {_names(stage.devices)}",
-        span_of(stage.modules or stage.nodes),
+        stage.label,
         f"micro-batch {stage.micro_batch}, {_size(stage.memory_bytes)}{', recompute' if stage.recompute else ''}",
     ]
-    tip = [f"stage {stage.index}", *(stage.modules or stage.nodes), "on " + ", ".join(stage.devices)]
+    more = [f"{stage.parts} parts of cut operators"] if stage.modules and stage.parts else []
+    tip = [f"stage {stage.index}", *(stage.modules or stage.nodes), *more, "on " + ", ".join(stage.devices)]
     texts = (_text(x + 8, y + 19 + 17 * i, _cut(line, 26), 12, bold=i == 0) for i, line in enumerate(lines))
     return (
         f"<g><title>{_escape(chr(10).join(tip))}</title>"

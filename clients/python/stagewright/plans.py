@@ -16,7 +16,7 @@ class Stage:
     """A part of the model on its devices. Stages form a DAG: `successors` are indices of stages."""
 
     index: int
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # "part 61" is one that cut operators add to the graph, where it has no name here.
     modules: tuple[str, ...]
     devices: tuple[str, ...]
     successors: tuple[int, ...]
@@ -25,6 +25,14 @@ class Stage:
     recompute: bool
     seconds_per_sample: float
     memory_bytes: int
+    parts: int = 0  # Nodes without a name.
+
+    @property
+    def label(self) -> str:
+        """The first and the last of its modules, or of its nodes."""
+        if not self.modules or not self.parts:
+            return span_of(self.modules or self.nodes)
+        return f"{span_of(self.modules)} + {self.parts} part{'' if self.parts == 1 else 's'}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +85,7 @@ class Plan:
     bubble_ratio: float
     proto: "planner_pb.Plan"
     lengths: tuple[OfLength, ...] = ()  # Samples of other shapes; all figures above are of the largest.
+    split_operators: dict[str, int] = dataclasses.field(default_factory=dict)  # In how many parts each is cut.
     preset: str = ""  # The cluster, where it is not that of workers, whose devices a job with this plan would run on.
     # Of an answer to `plan`:
     sequential: "Plan | None" = None
@@ -95,7 +104,10 @@ class Plan:
             f"({self.samples_per_second:.5g} samples/s), by {self.planner}"
         )
         others = [f"  {of.step_seconds * 1e3:.4g} ms a step of samples {of.samples}" for of in self.lengths]
-        return "\n".join([head, *others, *map(_stage_line, self.stages)])
+        cut = ", ".join(f"{node} cut in {parts}" for node, parts in self.split_operators.items())
+        if cut and any(stage.parts for stage in self.stages):
+            cut += ": what that adds to the graph is called part"
+        return "\n".join([head, *others, *([f"  {cut}"] if cut else []), *map(_stage_line, self.stages)])
 
     def _repr_svg_(self) -> str:
         from .drawing import plan_svg
@@ -105,7 +117,7 @@ class Plan:
 
 def _stage_line(stage: Stage) -> str:
     target = f" -> {', '.join(map(str, stage.successors))}" if stage.successors else ""
-    return f"  [{stage.index}]{target}  {span_of(stage.modules or stage.nodes)}  on {', '.join(stage.devices)}"
+    return f"  [{stage.index}]{target}  {stage.label}  on {', '.join(stage.devices)}"
 
 
 def span_of(names: tuple[str, ...]) -> str:
@@ -120,7 +132,7 @@ def _of_length(length: "planner_pb.LengthPlan") -> OfLength:
 
 
 def plan_from_proto(plan: "planner_pb.Plan", graph: "pb.Graph") -> Plan:
-    """`graph` needs the names of its nodes only."""
+    """`graph` needs the names of its nodes only; those that cut operators add may be missing."""
     strategy, evaluation = plan.strategy, plan.evaluation
     names = {device.device: device.name for device in evaluation.devices}
     return Plan(
@@ -134,6 +146,7 @@ def plan_from_proto(plan: "planner_pb.Plan", graph: "pb.Graph") -> Plan:
         timeline=tuple(_span(event, names) for event in evaluation.timeline),
         mini_batch=strategy.mini_batch,
         lengths=tuple(map(_of_length, plan.lengths)),
+        split_operators={split.node: split.parts for split in strategy.splits},
         step_seconds=evaluation.iteration_ns / 1e9,
         samples_per_second=evaluation.samples_per_second,
         depth=evaluation.depth,
@@ -163,12 +176,12 @@ def _stages(plan: "planner_pb.Plan", graph: "pb.Graph", devices: dict[int, str])
         successors.setdefault(getattr(edge, "from"), []).append(edge.to)
     stages = []
     for index, (stage, report) in enumerate(zip(plan.strategy.stages, plan.evaluation.stages, strict=True)):
-        nodes = [graph.nodes[i] for i in stage.nodes if i < len(graph.nodes)]
+        named = [graph.nodes[i] for i in stage.nodes if i < len(graph.nodes)]
         stages.append(
             Stage(
                 index=index,
-                nodes=tuple(node.name for node in nodes),
-                modules=tuple(dict.fromkeys(node.module for node in nodes if node.module)),
+                nodes=tuple(graph.nodes[i].name if i < len(graph.nodes) else f"part {i}" for i in stage.nodes),
+                modules=tuple(dict.fromkeys(node.module for node in named if node.module)),
                 devices=tuple(devices.get(device, f"device {device}") for device in stage.devices),
                 successors=tuple(successors.get(index, ())),
                 micro_batch=stage.micro_batch,
@@ -176,6 +189,7 @@ def _stages(plan: "planner_pb.Plan", graph: "pb.Graph", devices: dict[int, str])
                 recompute=stage.recompute,
                 seconds_per_sample=report.seconds_per_sample,
                 memory_bytes=report.peak_memory_bytes,
+                parts=len(stage.nodes) - len(named),
             )
         )
     return tuple(stages)

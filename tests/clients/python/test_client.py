@@ -98,6 +98,36 @@ def test_plan_returns_stages_by_name_and_the_comparison(connect, tmp_path):
     assert plan._repr_svg_().startswith("<svg")
 
 
+def test_a_plan_shows_the_parts_of_operators_that_it_cuts(connect, tmp_path):
+    response = planner_pb.PlanResponse(termination=planner_pb.TERMINATION_FEASIBLE)
+    response.best.CopyFrom(plan_examples.proto())
+    response.best.strategy.splits.add(node="n2", parts=3)
+    response.best.strategy.stages[0].nodes.append(5)  # Behind the graph's own: n0 to n4.
+    response.best.strategy.stages[3].nodes[:] = [6, 7]
+    with PlannerDouble(Plan=lambda *_: response) as planner:
+        plan = connect(planner.address).plan(graph_file(tmp_path), cluster="cpu:5", mini_batch=16)
+    assert plan.split_operators == {"n2": 3}
+    assert [stage.nodes for stage in plan.stages] == [("n0", "part 5"), ("n1",), ("n2",), ("part 6", "part 7"), ("n4",)]
+    assert [stage.parts for stage in plan.stages] == [1, 0, 0, 2, 0]
+    assert "\n  n2 cut in 3: what that adds to the graph is called part\n" in repr(plan)
+    assert "part.0 + 1 part  on left/cpu0" in repr(plan)
+    assert "part 6, part 7  on right/cpu1" in repr(plan)
+    assert "part.0 + 1 part" in plan._repr_svg_()
+
+
+def test_parts_go_by_the_names_that_come_with_a_plan(tmp_path):
+    response = planner_pb.PlanResponse(termination=planner_pb.TERMINATION_FEASIBLE)
+    response.best.CopyFrom(plan_examples.proto())
+    response.best.strategy.splits.add(node="n2", parts=2)
+    response.best.strategy.stages[0].nodes.append(5)
+    graph = plan_examples.graph()
+    graph.nodes.add(name="n2.part1of2", module="part.2")
+    saved = {"response": json_format.MessageToDict(response), "graph": json_format.MessageToDict(graph)}
+    (tmp_path / "saved.json").write_text(json.dumps(saved))
+    stage = stagewright.load_plan(tmp_path / "saved.json").stages[0]
+    assert (stage.nodes, stage.modules, stage.parts) == (("n0", "n2.part1of2"), ("part.0", "part.2"), 0)
+
+
 def test_no_plan_is_an_error_with_the_reason(connect, tmp_path):
     answer = planner_pb.PlanResponse(termination=planner_pb.TERMINATION_INFEASIBLE, reason="too large")
     with PlannerDouble(Plan=lambda *_: answer) as planner, pytest.raises(errors.NoPlanError) as error:

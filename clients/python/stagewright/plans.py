@@ -281,6 +281,19 @@ def by_name(plan: Plan) -> str:
     return json.dumps(written)
 
 
+def by_number(plan: Plan) -> tuple["strategy_pb.Strategy", int]:
+    """The strategy on devices 0, 1, ... instead of those that it gives work, in their order, and how many these are."""
+    strategy = strategy_pb.Strategy()
+    strategy.CopyFrom(plan.proto.strategy)
+    at_work = sorted({device for stage in strategy.stages for device in stage.devices})
+    numbers = {device: number for number, device in enumerate(at_work)}
+    for stage in strategy.stages:
+        stage.devices[:] = [numbers[device] for device in stage.devices]
+    for order in strategy.orders:
+        order.device = numbers.get(order.device, order.device)
+    return strategy, len(at_work)
+
+
 _PASSES = "?FRBIW"  # By number.
 
 

@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Mapping
 
-from .plans import Plan, by_name, load_plan, plan_by_hand
+from .plans import Plan, by_name, by_number, load_plan, plan_by_hand
 from .proto import jobs_pb, planner_pb, strategy_pb
 
 
@@ -143,10 +143,13 @@ def _apply_plan(plan: Plan | str | os.PathLike, spec: "jobs_pb.JobSpec") -> None
     if isinstance(plan, Plan):
         options.found_for.extend(device.name for device in plan.devices)
         if plan.preset:  # Its graph may have operators cut that have no names here.
-            spec.strategy.CopyFrom(plan.proto.strategy)
+            strategy, devices = by_number(plan)
+            spec.strategy.CopyFrom(strategy)
+            # As a planner does that knows `found_for`; the last release's would take all that are free.
+            spec.num_devices = spec.num_devices or devices
             return
         options.manual = by_name(plan)
-        splits = {split.node: split.parts for split in plan.proto.strategy.splits}
+        splits = plan.split_operators
     else:
         text = pathlib.Path(plan).read_text() if pathlib.Path(plan).is_file() else ""
         if text.lstrip().startswith('{"response"'):

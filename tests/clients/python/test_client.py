@@ -205,7 +205,7 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
             client.submit(graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan)
     numbered, given, saved, hand, shown = asked
     assert numbered.strategy == plan_examples.proto().strategy
-    assert (numbered.num_devices, numbered.planner, numbered.plan_options.manual) == (0, "", "")
+    assert (numbered.num_devices, numbered.planner, numbered.plan_options.manual) == (5, "", "")
     assert list(numbered.plan_options.found_for) == plan_examples.DEVICES
     assert given == saved
     assert list(given.plan_options.found_for) == plan_examples.DEVICES
@@ -221,6 +221,32 @@ def test_plans_and_plan_files_are_run(connect, tmp_path):
     stage = {"nodes": ["n0"], "devices": ["a"], "micro_batch": 4, "k": 1}
     assert json.loads(shown.plan_options.manual) == {"kind": "graph", "batch_statistics": "micro", "stages": [stage]}
     assert list(shown.plan_options.found_for) == ["a", "b"]
+
+
+def test_a_plan_for_a_preset_needs_no_planner_that_knows_what_it_was_found_for(connect, tmp_path):
+    proto = plan_examples.proto()
+    for stage, device in zip(proto.strategy.stages, (3, 1, 6, 3, 1), strict=True):
+        stage.devices[:] = [device]
+    for device in (1, 3, 6):
+        proto.strategy.orders.add(device=device)
+    asked = []
+
+    def answer(request, context):
+        asked.append(request.spec)
+        return jobs_pb.SubmitJobResponse(job=job())
+
+    plan = dataclasses.replace(plan_from_proto(proto, plan_examples.graph()), preset="cpu:8")
+    with PlannerDouble(SubmitJob=answer) as planner:
+        client = connect(planner.address)
+        for devices in (0, 6):
+            client.submit(
+                graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan, devices=devices
+            )
+    # The first three that are free, whoever numbers them; all that are free without a number of devices.
+    assert [spec.num_devices for spec in asked] == [3, 6]
+    assert [list(stage.devices) for stage in asked[0].strategy.stages] == [[1], [0], [2], [1], [0]]
+    assert [order.device for order in asked[0].strategy.orders] == [0, 1, 2]
+    assert [list(stage.devices) for stage in plan.proto.strategy.stages] == [[3], [1], [6], [3], [1]]
 
 
 def test_a_plan_by_name_says_all_that_its_strategy_does(connect, tmp_path):

@@ -5,9 +5,31 @@
 
 #include <random>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "stagewright/v1/error_details.pb.h"
 
 namespace stagewright::cli {
+namespace {
+
+// What the planner says of when the call may succeed.
+std::string RetryIn(const grpc::Status& status) {
+  v1::ErrorStatus told;
+  if (!told.ParseFromString(status.error_details())) return "";
+  for (const auto& detail : told.details()) {
+    v1::RetryInfo retry;
+    if (absl::EndsWith(detail.type_url(), "/google.rpc.RetryInfo") &&
+        retry.ParseFromString(detail.value())) {
+      const absl::Duration after = absl::Seconds(retry.retry_delay().seconds()) +
+                                   absl::Nanoseconds(retry.retry_delay().nanos());
+      return absl::StrCat(" (retry in ", absl::ToDoubleSeconds(after), " s)");
+    }
+  }
+  return "";
+}
+
+}  // namespace
 
 Connection::Connection(const std::string& address, const ChannelSecurity& security)
     : address_(address) {
@@ -32,12 +54,13 @@ std::string FreshId() {
 absl::Status Connection::Translate(const grpc::Status& status) const {
   RETURN_IF_ERROR(channel_status_);
   if (status.ok()) return absl::OkStatus();
-  // A planner that answers so says more than that.
+  // A planner that answers so says when to try again; others are not reached.
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
     return absl::UnavailableError(
         absl::StrCat("no planner answers at ", address_, ": ", status.error_message()));
   }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat(status.error_message(), RetryIn(status)));
 }
 
 }  // namespace stagewright::cli

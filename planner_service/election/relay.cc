@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "planner_service/access/relayed_caller.h"
+#include "planner_service/service/rpc.h"
 
 namespace stagewright {
 namespace {
@@ -57,9 +59,17 @@ void DescribeCaller(const grpc::GenericCallbackServerContext& call, grpc::Client
     onward.AddMetadata(kCallerUri, std::string(uri.data(), uri.size()));
 }
 
+// The leader's own words, or why it has none: whoever asked has reached a planner.
+grpc::Status Told(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !status.error_details().empty())
+    return status;
+  return ToGrpc(
+      absl::UnavailableError(absl::StrCat("the planner that leads: ", status.error_message())));
+}
+
 class Refusal : public grpc::ServerGenericBidiReactor {
  public:
-  explicit Refusal(const char* why) { Finish({grpc::StatusCode::UNAVAILABLE, why}); }
+  explicit Refusal(const char* why) { Finish(ToGrpc(absl::UnavailableError(why))); }
   void OnDone() override { delete this; }
 };
 
@@ -130,9 +140,8 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
       }
       // A server that goes away cancels what it has not answered: that is no wish of the client.
       const bool left = status.error_code() == grpc::StatusCode::CANCELLED && !call_->cancelled_;
-      call_->Finish(left ? grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                                        "the planner that leads ended the call")
-                         : status);  // With it the call may go.
+      call_->Finish(left ? ToGrpc(absl::UnavailableError("the planner that leads ended the call"))
+                         : Told(status));  // With it the call may go.
     }
 
    private:

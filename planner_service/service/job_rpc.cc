@@ -25,7 +25,7 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
         streams_(streams),
         queue_(std::make_shared<Queue>(this)) {
     stream_ = streams_->Add([queue = queue_] {
-      queue->Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
+      queue->Abort(ToGrpc(absl::UnavailableError("the planner is shutting down")));
     });
     StartRead(&incoming_);
   }

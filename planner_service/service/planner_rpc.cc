@@ -135,7 +135,7 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
       : streams_(streams), search_(deadline), queue_(this) {
     id_ = streams_->Add([this] {
       search_.Cancel();
-      queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
+      queue_.Abort(ToGrpc(absl::UnavailableError("the planner is shutting down")));
     });
   }
 

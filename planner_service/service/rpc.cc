@@ -15,6 +15,8 @@ namespace {
 
 // Streams last: who comes sooner only finds them open still.
 constexpr absl::Duration kRetryStream = absl::Seconds(10);
+// Whatever else it is that passes.
+constexpr absl::Duration kRetryUnavailable = absl::Seconds(1);
 
 void Add(absl::string_view type, const google::protobuf::Message& detail, v1::ErrorStatus& out) {
   google::protobuf::Any* any = out.add_details();
@@ -61,7 +63,10 @@ v1::ErrorStatus WithDetails(const absl::Status& status, const ErrorDetails& deta
 grpc::Status ToGrpc(const absl::Status& status) {
   const auto code = static_cast<grpc::StatusCode>(status.code());
   if (status.ok()) return grpc::Status(code, std::string(status.message()));
-  const v1::ErrorStatus detailed = WithDetails(status, DetailsOf(status));
+  ErrorDetails details = DetailsOf(status);
+  if (absl::IsUnavailable(status) && !details.retry_after.has_value())
+    details.retry_after = kRetryUnavailable;
+  const v1::ErrorStatus detailed = WithDetails(status, details);
   if (detailed.details().empty()) return grpc::Status(code, detailed.message());
   return grpc::Status(code, detailed.message(), detailed.SerializeAsString());
 }

@@ -17,7 +17,8 @@
 namespace stagewright {
 
 // The codes of absl and gRPC agree; details (common/base/error_details.h) go along as those of
-// google.rpc: ErrorInfo, BadRequest, ResourceInfo, RetryInfo.
+// google.rpc: ErrorInfo, BadRequest, ResourceInfo, RetryInfo. UNAVAILABLE always has RetryInfo: by
+// that clients tell a planner that answers so from one that gRPC does not reach.
 grpc::Status ToGrpc(const absl::Status& status);
 
 // Moves what `from` has into `*to`; where it has nothing, says why.

@@ -20,9 +20,7 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
             const std::string& owner)
       : jobs_(jobs), streams_(streams), responses_(responses), queue_(this) {
     stream_ = streams_->Add(
-        [this] {
-          queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
-        },
+        [this] { queue_.Abort(ToGrpc(absl::UnavailableError("the planner is shutting down"))); },
         owner);
   }
 

@@ -29,6 +29,7 @@ from .errors import (
     RefusedError,
     ServiceError,
     StagewrightError,
+    UnavailableError,
     UnreachableError,
     VerificationError,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "Step",
     "Trained",
     "TrainingCheckpoint",
+    "UnavailableError",
     "UnreachableError",
     "VerificationError",
     "Worker",

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import grpc
 
 from . import operations
-from .errors import ServiceError, UnreachableError
+from .errors import ServiceError, UnavailableError
 from .jobs import Job, job_from_proto
 from .logs import ASK_EVERY, LogLine, LogReader
 from .operations import Call
@@ -70,7 +70,7 @@ class _Retry:
         if error.code == "OUT_OF_RANGE" and self.request.after_version > 0:
             self.request.after_version = 0  # The planner has an older state of the job, as that of a backup.
             return
-        if not isinstance(error, UnreachableError) or not self._known:
+        if not isinstance(error, UnavailableError) or not self._known:
             raise error
         self._deadline = self._deadline or time.monotonic() + PATIENCE
         if time.monotonic() > self._deadline:

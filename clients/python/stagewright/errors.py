@@ -34,14 +34,21 @@ class OptimizerError(StagewrightError):
 
 
 class ServiceError(StagewrightError):
-    """The planner refused a call or failed; the message is its own. `code` is gRPC's, by name."""
+    """The planner refused a call or failed; the message is its own. `code` is gRPC's, by name; `retry_after` says after
+    how many seconds the call may succeed, where the planner says so."""
+
+    retry_after: float | None = None
 
     def __init__(self, message: str, code: str = "UNKNOWN"):
         super().__init__(message)
         self.code = code
 
 
-class UnreachableError(ServiceError):
+class UnavailableError(ServiceError):
+    """The planner cannot do that for the moment: it is shutting down, does not lead, or cannot write its state."""
+
+
+class UnreachableError(UnavailableError):
     """No planner answers at the address."""
 
 

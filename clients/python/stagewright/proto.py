@@ -1,6 +1,7 @@
 """The generated message classes, with a clear word when they have not been generated."""
 
 try:
+    from ._proto import error_details_pb2 as details_pb
     from ._proto import event_pb2 as event_pb
     from ._proto import graph_pb2 as pb
     from ._proto import job_logs_pb2 as logs_pb
@@ -15,4 +16,6 @@ except ImportError as error:
         f"({error}); run clients/python/generate_protos.py (scripts/setup.sh does)"
     ) from error
 
-__all__ = ["event_pb", "jobs_pb", "logs_pb", "pb", "planner_pb", "program_pb", "strategy_pb", "workers_pb"]
+__all__ = [
+    "details_pb", "event_pb", "jobs_pb", "logs_pb", "pb", "planner_pb", "program_pb", "strategy_pb", "workers_pb",
+]  # fmt: skip

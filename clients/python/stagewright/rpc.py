@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from . import errors
 from .security import Security
-from .proto import jobs_pb, planner_pb
+from .proto import details_pb, jobs_pb, planner_pb
 
 DEFAULT_ADDRESS = "127.0.0.1:7070"
 _MODULES = (planner_pb, jobs_pb)
@@ -67,6 +68,7 @@ def _with_token(call: Callable, security: Security) -> Callable:
 
 
 _CLASSES = {
+    grpc.StatusCode.UNAVAILABLE: errors.UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineError,
     grpc.StatusCode.NOT_FOUND: errors.NotFoundError,
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidError,
@@ -76,12 +78,38 @@ _CLASSES = {
 
 
 def as_error(error: grpc.RpcError, address: str) -> errors.ServiceError:
-    """The exception for a failed call: one line, the planner's own where it answered."""
+    """The exception for a failed call: one line, the planner's own where it answered, as the command line has it."""
     code = error.code()
     detail = (error.details() or code.name).strip().splitlines()[0]
-    if code == grpc.StatusCode.UNAVAILABLE:
+    told = _told(error)
+    # A planner that is unavailable says when it may not be: what else is, gRPC says of a planner that it did not reach.
+    if code == grpc.StatusCode.UNAVAILABLE and told is None:
         reason = detail.rsplit(": ", 1)[-1]
         return errors.UnreachableError(f"no planner answers at {address} ({reason}); is it started?", code.name)
     if code == grpc.StatusCode.UNIMPLEMENTED:
         detail = f"the planner at {address} is older than this client: {detail}"
-    return _CLASSES.get(code, errors.ServiceError)(detail, code.name)
+    retry_after = _retry_after(told)
+    if retry_after is not None:
+        detail += f" (retry in {retry_after:g} s)"
+    raised = _CLASSES.get(code, errors.ServiceError)(detail, code.name)
+    raised.retry_after = retry_after
+    return raised
+
+
+def _told(error: grpc.RpcError) -> "details_pb.ErrorStatus | None":
+    """The details that came with it, of which google.rpc says what they are."""
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            try:
+                return details_pb.ErrorStatus.FromString(value)
+            except DecodeError:
+                return details_pb.ErrorStatus()
+    return None
+
+
+def _retry_after(told: "details_pb.ErrorStatus | None") -> float | None:
+    """In seconds."""
+    for detail in told.details if told is not None else ():
+        if detail.type_url.endswith("/google.rpc.RetryInfo"):
+            return details_pb.RetryInfo.FromString(detail.value).retry_delay.ToTimedelta().total_seconds()
+    return None

@@ -10,7 +10,7 @@ import grpc
 import plan_examples
 import pytest
 from google.protobuf import json_format
-from planner_double import PlannerDouble, job
+from planner_double import PlannerDouble, job, refuse
 
 import stagewright
 from stagewright import client as clients
@@ -378,6 +378,29 @@ def test_nobody_at_the_address(connect):
         list(connect(address).watch("jobs/1"))
 
 
+def test_a_planner_that_cannot_do_it_now_is_not_taken_for_none(connect):
+    said = "jobs are neither taken nor cancelled until the state can be written again"
+
+    def answer(request, context):
+        refuse(context, grpc.StatusCode.UNAVAILABLE, said, 5)
+
+    with PlannerDouble(GetJob=answer) as planner, pytest.raises(errors.UnavailableError) as raised:
+        connect(planner.address).job("jobs/1")
+    assert str(raised.value) == f"{said} (retry in 5 s)"
+    assert (raised.value.code, raised.value.retry_after) == ("UNAVAILABLE", 5)
+    assert not isinstance(raised.value, errors.UnreachableError)
+
+
+def test_errors_say_when_a_call_may_succeed(connect):
+    def answer(request, context):
+        refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "the planning queue is full", 2.5)
+
+    with PlannerDouble(GetJob=answer) as planner, pytest.raises(errors.ServiceError) as raised:
+        connect(planner.address).job("jobs/1")
+    assert str(raised.value) == "the planning queue is full (retry in 2.5 s)"
+    assert (raised.value.code, raised.value.retry_after) == ("RESOURCE_EXHAUSTED", 2.5)
+
+
 def test_calls_have_deadlines(connect):
     def answer(request, context):
         while context.is_active():
@@ -435,10 +458,11 @@ def test_watch_does_not_wait_for_ever(connect, monkeypatch):
     def answer(request, context):
         if request.after_version == 0:
             yield jobs_pb.WatchJobResponse(job=job(version=3))
-        context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+        refuse(context, grpc.StatusCode.UNAVAILABLE, "the planner is shutting down", 1)
 
-    with PlannerDouble(WatchJob=answer) as planner, pytest.raises(errors.UnreachableError):
+    with PlannerDouble(WatchJob=answer) as planner, pytest.raises(errors.UnavailableError, match="is shutting down"):
         list(connect(planner.address).watch("jobs/1"))
+    assert planner.heard.count("WatchJob") > 2
 
 
 def log_line(position: int, worker: str = "", **fields: str) -> "logs_pb.JobLogLine":

@@ -465,6 +465,17 @@ TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {
   const grpc::Status status = Get(context, response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(status.error_message(), HasSubstr("no planner leads"));
+  EXPECT_NE(status.error_details(), "") << "as a planner that answers so";
+}
+
+TEST_F(RelayTest, AFollowerAnswersWhereTheLeaderIsNotReached) {
+  follower_->Follow("127.0.0.1:1");
+  grpc::ClientContext context;
+  v1::GetJobResponse response;
+  const grpc::Status status = Get(context, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("the planner that leads: "));
+  EXPECT_NE(status.error_details(), "") << "as a planner that answers so";
 }
 
 TEST_F(RelayTest, FollowersSayNothingOfServicesByThemselves) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "common/base/error_details.h"
 #include "stagewright/v1/error_details.pb.h"
 
@@ -50,6 +52,19 @@ TEST(ToGrpc, DetailsAreThoseOfGoogleRpc) {
   ASSERT_TRUE(retry.ParseFromString(details.details(3).value()));
   EXPECT_EQ(retry.retry_delay().seconds(), 2);
   EXPECT_EQ(retry.retry_delay().nanos(), 500'000'000);
+}
+
+TEST(ToGrpc, WhatIsUnavailableAlwaysSaysWhenToTryAgain) {
+  for (const auto& [status, seconds] :
+       {std::pair(absl::UnavailableError("shutting down"), 1),
+        std::pair(WithRetryAfter(absl::UnavailableError("full"), absl::Seconds(5)), 5)}) {
+    const v1::ErrorStatus details = DetailsIn(ToGrpc(status));
+    ASSERT_EQ(details.details_size(), 1);
+    v1::RetryInfo retry;
+    EXPECT_EQ(details.details(0).type_url(), "type.googleapis.com/google.rpc.RetryInfo");
+    ASSERT_TRUE(retry.ParseFromString(details.details(0).value()));
+    EXPECT_EQ(retry.retry_delay().seconds(), seconds);
+  }
 }
 
 TEST(OpenStreams, BeyondTheMostSayWhenToTryAgain) {

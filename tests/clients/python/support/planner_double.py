@@ -6,7 +6,7 @@ from collections.abc import Callable
 import grpc
 from google.protobuf.message_factory import GetMessageClass
 
-from stagewright.proto import event_pb, jobs_pb, planner_pb
+from stagewright.proto import details_pb, event_pb, jobs_pb, planner_pb
 
 
 class PlannerDouble:
@@ -51,6 +51,16 @@ class PlannerDouble:
             request_deserializer=GetMessageClass(method.input_type).FromString,
             response_serializer=GetMessageClass(method.output_type).SerializeToString,
         )
+
+
+def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str, retry_after: float) -> None:
+    """As the planner does: with details, which say when the call may succeed."""
+    retry = details_pb.RetryInfo()
+    retry.retry_delay.FromNanoseconds(round(retry_after * 1e9))
+    status = details_pb.ErrorStatus(code=code.value[0], message=message)
+    status.details.add(type_url="type.googleapis.com/google.rpc.RetryInfo", value=retry.SerializeToString())
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(code, message)
 
 
 def job(name: str = "jobs/1", state: str = "RUNNING", step: int = 0, version: int = 1) -> "jobs_pb.Job":

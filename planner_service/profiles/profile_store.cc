@@ -55,18 +55,18 @@ ProfileStore::Copy ProfileStore::TakeCopy() const {
   }
   Copy copy = ReadStore();
   // What is damaged stays so until it is written anew.
-  if (copy.ok() || absl::IsDataLoss(copy.status())) {
-    absl::MutexLock lock(&mutex_);
-    copy_ = copy;
-  }
+  if (copy.ok() || absl::IsDataLoss(copy.status())) SetCopy(copy);
   return copy;
 }
 
-std::optional<MeasuredOperator> ProfileStore::Older(const Copy& copy, const ProfiledDevice& device,
-                                                    const std::string& signature) const {
+absl::StatusOr<std::optional<MeasuredOperator>> ProfileStore::Older(
+    const Copy& copy, const ProfiledDevice& device, const std::string& signature) const {
+  if (!copy.ok() && !absl::IsDataLoss(copy.status())) return copy.status();
   OperatorProfile one;
   if (!copy.ok()) {  // Because of others perhaps.
     const auto value = store_->Read(KeyOf(device, signature, /*of_job=*/true));
+    if (!value.ok() && !absl::IsNotFound(value.status()) && !absl::IsDataLoss(value.status()))
+      return value.status();
     v1::DeviceProfile entry;
     if (!value.ok() || !entry.ParseFromString(*value) || !Merge(entry, one).ok())
       return std::nullopt;
@@ -90,7 +90,7 @@ absl::Status ProfileStore::Write(const OperatorProfile& profile) {
       MeasuredOperator& kept = (of_job ? of_jobs : by_itself).devices[device][signature];
       kept = measured;
       if (of_job) {
-        const auto older = Older(before, device, signature);
+        ASSIGN_OR_RETURN(const auto older, Older(before, device, signature));
         if (older.has_value()) AddOlder(*older, kept);
       }
       batch.push_back({KeyOf(device, signature, of_job),
@@ -108,8 +108,7 @@ absl::Status ProfileStore::Write(const OperatorProfile& profile) {
       Merge(by_itself, entries->known);
       after = std::move(entries);
     }
-    absl::MutexLock lock(&mutex_);
-    copy_ = std::move(after);
+    SetCopy(std::move(after));
   }
   // Even if it failed: a store on another machine may not have said that it has it.
   if (!by_itself.empty()) ++version_;
@@ -126,8 +125,28 @@ absl::StatusOr<std::shared_ptr<const OperatorProfile>> ProfileStore::Read() cons
     absl::MutexLock writing(&writing_);
     copy = TakeCopy();
   }
-  RETURN_IF_ERROR(copy->status());
-  return std::shared_ptr<const OperatorProfile>(**copy, &(**copy)->known);
+  return Shown(*copy);
+}
+
+absl::StatusOr<std::shared_ptr<const OperatorProfile>> ProfileStore::Known() const {
+  absl::MutexLock lock(&mutex_);
+  return Shown(last_);
+}
+
+bool ProfileStore::current() const {
+  absl::MutexLock lock(&mutex_);
+  return copy_.has_value();
+}
+
+absl::StatusOr<std::shared_ptr<const OperatorProfile>> ProfileStore::Shown(const Copy& copy) {
+  RETURN_IF_ERROR(copy.status());
+  return std::shared_ptr<const OperatorProfile>(*copy, &(*copy)->known);
+}
+
+void ProfileStore::SetCopy(std::optional<Copy> copy) const {
+  absl::MutexLock lock(&mutex_);
+  if (copy.has_value()) last_ = *copy;
+  copy_ = std::move(copy);
 }
 
 }  // namespace stagewright

@@ -30,6 +30,12 @@ class ProfileStore {
   // entry is damaged. O(1): the store is asked the first time, and again after an error that may
   // pass and a write of which it did not say whether it was done.
   absl::StatusOr<std::shared_ptr<const OperatorProfile>> Read() const;
+  // As Read, of what is in memory: neither the store nor who asks it is waited for. While the store
+  // may have another state, as after a write in doubt, it is the last one that it was known to
+  // have; UNAVAILABLE if there was none. O(1).
+  absl::StatusOr<std::shared_ptr<const OperatorProfile>> Known() const;
+  // Whether Read would not have to ask the store.
+  bool current() const;
   // Another one after each Write of what was measured by itself. What is read is at least as new as
   // the version was before.
   int64_t version() const { return version_; }
@@ -42,16 +48,22 @@ class ProfileStore {
   };
   using Copy = absl::StatusOr<std::shared_ptr<const Entries>>;
   Copy ReadStore() const;
+  static absl::StatusOr<std::shared_ptr<const OperatorProfile>> Shown(const Copy& copy);
+  void SetCopy(std::optional<Copy> copy) const;
   // The store's if there is none; never of a time while it was being written.
   Copy TakeCopy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(writing_);
-  // What jobs measured of it before, if it is known.
-  std::optional<MeasuredOperator> Older(const Copy& copy, const ProfiledDevice& device,
-                                        const std::string& signature) const;
+  // What jobs measured of it before, if it is known. Errors of a store that
+  // does not answer, which is not asked once for each operator.
+  absl::StatusOr<std::optional<MeasuredOperator>> Older(const Copy& copy,
+                                                        const ProfiledDevice& device,
+                                                        const std::string& signature) const;
 
   Store* const store_;
   mutable absl::Mutex writing_;  // For as long as the store is asked or told; taken before mutex_.
   mutable absl::Mutex mutex_;
   mutable std::optional<Copy> copy_ ABSL_GUARDED_BY(mutex_);  // Empty: the store is to be asked.
+  mutable Copy last_ ABSL_GUARDED_BY(mutex_) =                // The last one that there was.
+      absl::UnavailableError("what was measured has not been read from the store yet");
   std::atomic<int64_t> version_{0};
 };
 

@@ -104,8 +104,14 @@ class Doubtful : public testing::RecordingStore {
     if (!failure.ok()) return failure;
     return RecordingStore::Scan(prefix);
   }
+  absl::StatusOr<std::string> Read(const std::string& key) const override {
+    ++reads;
+    if (!failure.ok()) return failure;
+    return RecordingStore::Read(key);
+  }
 
   absl::Status failure;
+  mutable int reads = 0;
 };
 
 TEST(ProfileStore, AsksTheStoreOnce) {
@@ -142,6 +148,36 @@ TEST(ProfileStore, ShowsWhatTheStoreHasAfterAWriteThatFailed) {
   EXPECT_EQ(profiles.Read().status(), store.failure);
   store.failure = absl::OkStatus();
   EXPECT_EQ(**profiles.Read(), Example());
+}
+
+TEST(ProfileStore, KnowsWhatItLastReadWhateverTheStoreDoes) {
+  Doubtful store;
+  ProfileStore profiles(&store);
+  EXPECT_TRUE(absl::IsUnavailable(profiles.Known().status()));
+  ASSERT_TRUE(profiles.Write(Example()).ok());
+  EXPECT_EQ(**profiles.Known(), Example());
+  EXPECT_TRUE(profiles.current());
+  OperatorProfile newer;
+  newer.devices[{"tpu", "torch"}] = {{"mm", {"2026-11-23", {{8, 6, 0, 0, 0, 0, 0}}}}};
+  store.failure = absl::DeadlineExceededError("no answer");
+  EXPECT_EQ(profiles.Write(newer), store.failure);
+  EXPECT_FALSE(profiles.current());
+  EXPECT_EQ(**profiles.Known(), Example());
+  store.failure = absl::OkStatus();
+  ASSERT_TRUE(profiles.Read().ok());
+  EXPECT_EQ(*profiles.Known(), *profiles.Read());
+  EXPECT_EQ((*profiles.Known())->devices.size(), 3u);
+}
+
+TEST(ProfileStore, AsksAStoreThatDoesNotAnswerNotOnceForEachOperator) {
+  Doubtful store;
+  ProfileStore profiles(&store);
+  OperatorProfile job;
+  for (const char* signature : {"mm", "relu", "add"})
+    job.devices[{"cpu", "torch"}][signature] = {"2026-11-22", {{4, 9, 0, 0, 0, 0, 0}}, "jobs/7"};
+  store.failure = absl::UnavailableError("away");
+  EXPECT_EQ(profiles.Write(job), store.failure);
+  EXPECT_EQ(store.reads, 0);
 }
 
 TEST(ProfileStore, IsWholeAgainOnceADamagedEntryIsWritten) {

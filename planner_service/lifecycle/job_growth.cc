@@ -159,7 +159,7 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
   }
   // The rest is for those only that may be planned anew: this is asked at every change.
   if (offered.empty() || !record.growth_pauses.MayLook(offered, Now())) return false;
-  const auto known = records_.profiles().Read();
+  const auto known = records_.profiles().Known();
   if (!known.ok()) return false;
   auto problem = ProblemOf(record, devices, static_cast<size_t>(growth.has + room.more),
                            registry_->Links(), **known);

@@ -257,7 +257,7 @@ absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duratio
   if (found == nullptr) return NotRunning(number, records_.StateOf(number));
   JobRecord& record = *found;
   if (record.seeks_growth) StopSeeking(record);  // Who asks comes first.
-  ASSIGN_OR_RETURN(const auto known, records_.profiles().Read());
+  ASSIGN_OR_RETURN(const auto known, records_.profiles().Known());
   const std::vector<RegisteredDevice> devices = DevicesToReplanFor(
       record, Queue().state, options_.quotas, registry_->Devices(/*free_only=*/false));
   const int32_t most = record.job.request == nullptr ? 0 : record.job.request->num_devices;

@@ -67,14 +67,14 @@ struct Submission {
     if (job.ok()) by_number = ByNumber(*job);
     if (basis == nullptr) return;
     plan.emplace(spec, *basis);
-    profiles_read = profiles.Read().status();
+    known = profiles.Read();
   }
 
   absl::StatusOr<Job> job;
   std::optional<Job> by_number;    // The same, if its plan may go by number.
   std::string request_id, digest;  // Without an id there is no digest, which alone it is for.
   std::optional<PlanCheck> plan;
-  absl::Status profiles_read;  // The store was asked for the plan's: the lock need not wait for it.
+  absl::StatusOr<std::shared_ptr<const OperatorProfile>> known;  // To judge the plan by.
 };
 
 JobManager::JobManager(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
@@ -246,10 +246,9 @@ absl::Status JobManager::Place(Submission& submission) const {
   };
   if (submission.plan.has_value()) {
     const PlanCheck& plan = *submission.plan;
-    RETURN_IF_ERROR(submission.profiles_read);
-    ASSIGN_OR_RETURN(const auto known, profiles_->Read());
-    RETURN_IF_ERROR(
-        Lacking(plan.Holds(devices, registry_->Links(), *known), wait_for(plan.devices())));
+    RETURN_IF_ERROR(submission.known.status());
+    RETURN_IF_ERROR(Lacking(plan.Holds(devices, registry_->Links(), **submission.known),
+                            wait_for(plan.devices())));
   }
   if (!planned) return job.status();
   const std::vector<std::string>& named = job->request->named_devices;

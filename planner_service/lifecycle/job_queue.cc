@@ -368,7 +368,7 @@ bool JobLife::Plan(JobRecord& record, const StartingJob& start, const JobQueue& 
   job.queue_position = 0;
   job.waits_for.clear();
   job.warnings.clear();
-  auto known = records_.profiles().Read();
+  auto known = records_.profiles().Known();
   if (!known.ok()) job.Warn(absl::StrCat("planned without profiles: ", known.status().message()));
   auto profile = std::make_shared<const OperatorProfile>(known.ok() ? ProfileOf(devices, **known)
                                                                     : OperatorProfile());

@@ -77,7 +77,7 @@ void JobLife::PlanAheadOf(JobRecord& record) {
       DevicesAfterLoss(record, worker->first, registry_->Devices(/*free_only=*/false));
   if (devices.empty()) return;
   auto cluster = JobCluster(devices, registry_->Links());
-  const auto known = records_.profiles().Read();
+  const auto known = records_.profiles().Known();
   if (!cluster.ok() || !known.ok()) return;
   auto profile = std::make_shared<const OperatorProfile>(ProfileOf(devices, **known));
   if (!ahead.Lacks(PlanSource(*cluster, *profile))) return;

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/log/log.h"
 
 namespace stagewright {
 namespace {
@@ -22,19 +20,13 @@ constexpr absl::Duration kLongestWait = absl::Minutes(2);
 JobRecords::JobRecords(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
                        OnChange on_change, OnEvent on_event)
     : store_(store),
-      profiles_(profiles),
       registry_(registry),
       on_change_(std::move(on_change)),
-      on_event_(std::move(on_event)) {}
+      on_event_(std::move(on_event)),
+      profiles_(profiles) {}
 
 void JobRecords::KeepProfile(const Job& job, OperatorProfile profile) {
-  const auto tell = [job = job.name()](const absl::Status& lost) {
-    if (lost.ok()) return;
-    Log(LogLevel::kWarning, "what a job measured is not kept",
-        {{"job", job}, {"why", lost.message()}});
-  };
-  tell(profile_writer_.Submit(
-      [this, tell, profile = std::move(profile)] { tell(profiles_->Write(profile)); }));
+  profiles_.Keep(job.name(), std::move(profile));
 }
 
 JobState JobRecords::StateOf(int64_t job) const {

@@ -12,8 +12,7 @@
 #include "common/base/status.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_store.h"
-#include "planner_service/jobs/planning_pool.h"
-#include "planner_service/profiles/profile_store.h"
+#include "planner_service/profiles/profile_keeper.h"
 #include "planner_service/records/ended_jobs.h"
 #include "planner_service/records/job_record.h"
 #include "planner_service/registry/worker_registry.h"
@@ -43,7 +42,8 @@ class JobRecords {
   void Retire(absl::Time now);
   JobStore& store() { return store_; }
   const JobStore& store() const { return store_; }
-  const ProfileStore& profiles() const { return *profiles_; }
+  // What operators take, without a wait.
+  const ProfileKeeper& profiles() const { return profiles_; }
   const WorkerRegistry& registry() const { return *registry_; }
 
   // Whether there is such a job, live or ended; its state, REQUIRES: there is.
@@ -76,9 +76,7 @@ class JobRecords {
   // Writes it now if it is to be written at all; again later if that fails.
   void WriteSteps(JobRecord& record);
 
-  // Plans to come know what a job measured, before long: a thread of its own tells the store, in
-  // the order of the calls, since readers of jobs wait for whoever calls this. What the store does
-  // not take is lost, and the log says so: it is a help only.
+  // Plans to come know what a job measured, before long.
   void KeepProfile(const Job& job, OperatorProfile profile);
 
   // What a worker logged about a run that it takes part in, or has not ended yet. It is stored when
@@ -99,7 +97,6 @@ class JobRecords {
   void Release(JobRecord& record, absl::Time now);
 
   JobStore store_;
-  ProfileStore* const profiles_;
   WorkerRegistry* const registry_;
   const OnChange on_change_;
   const OnEvent on_event_;
@@ -107,8 +104,8 @@ class JobRecords {
   EndedJobs ended_;
   absl::Status trouble_;
   absl::Time retry_ = absl::InfinitePast();
-  absl::Duration pause_;  // Between tries; grows.
-  PlanningPool profile_writer_{/*threads=*/1, /*queue_limit=*/64};
+  absl::Duration pause_;    // Between tries; grows.
+  ProfileKeeper profiles_;  // Readers of jobs wait for whoever works on these.
 };
 
 }  // namespace stagewright

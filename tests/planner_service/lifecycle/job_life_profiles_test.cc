@@ -108,5 +108,82 @@ TEST_F(JobProfilesTest, TheLogSaysWhatTheStoreDidNotTake) {
   EXPECT_THAT(log, ::testing::HasSubstr("no space left"));
 }
 
+// Takes long over what jobs measured and does not say whether it has it, and what it has of
+// profiles is not told until it may be.
+class SilentStore : public RecordingStore {
+ public:
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
+    if (batch.empty() || !absl::StrContains(batch[0].key, "profiles/"))
+      return RecordingStore::WriteIf(conditions, batch);
+    ++written;
+    absl::SleepFor(takes);
+    return absl::DeadlineExceededError("no answer");
+  }
+  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Scan(
+      const std::string& prefix) const override {
+    if (hangs && absl::StrContains(prefix, "profiles/"))
+      waited_in_vain = !may.WaitForNotificationWithTimeout(testing::kPatience) || waited_in_vain;
+    return RecordingStore::Scan(prefix);
+  }
+
+  absl::Duration takes;
+  std::atomic<int> written = 0;
+  std::atomic<bool> hangs = false;
+  mutable absl::Notification may;
+  mutable std::atomic<bool> waited_in_vain = false;
+};
+
+class SilentStoreTest : public testing::MeasuredJobTest {
+ protected:
+  SilentStoreTest() { harness_ = std::make_unique<testing::JobHarness>(&silent_); }
+  ~SilentStoreTest() override { harness_.reset(); }
+  void Connect(const std::string& worker) {
+    harness_->Connect(worker);
+    harness_->Worker(worker).silent_on = {Message::kStart};
+    harness_->Worker(worker).total_steps = 100'000;
+  }
+  std::string SubmitSmall() {
+    v1::JobSpec spec = SmallSpec();
+    spec.set_steps(100'000);
+    spec.set_num_devices(1);
+    spec.mutable_plan_options()->set_num_stages(1);
+    return harness_->Submit(spec);
+  }
+
+  SilentStore silent_;
+};
+
+TEST_F(SilentStoreTest, DoesNotKeepThePlannerFromEnding) {
+  constexpr int kJobs = 6;
+  silent_.takes = absl::Seconds(2);
+  operators_ = true;
+  for (int i = 0; i < kJobs; ++i) Connect(absl::StrCat("w", i));
+  for (int i = 0; i < kJobs; ++i) {
+    job_ = SubmitSmall();
+    ASSERT_EQ(harness_->Await(job_, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+    harness_->Pump();
+    Steps(1, 10, 20'000'000);
+  }
+  ::testing::internal::CaptureStderr();
+  harness_->jobs.reset();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_GT(silent_.written, 0);
+  EXPECT_LT(silent_.written, kJobs);
+  EXPECT_THAT(log, ::testing::ContainsRegex("before the planner ended.* lost=[1-5] jobs=jobs/"));
+}
+
+TEST_F(SilentStoreTest, KeepsNoJobFromBeingPlanned) {
+  Connect("a");
+  OperatorProfile profile;
+  profile.devices[{"another", "torch"}] = {{"mm", {"2026-11-22", {{4, 7, 0, 0, 0, 0, 0}}}}};
+  ASSERT_TRUE(absl::IsDeadlineExceeded(harness_->profiles.Write(profile)));
+  silent_.hangs = true;
+  const std::string job = SubmitSmall();
+  EXPECT_EQ(harness_->Await(job, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  EXPECT_FALSE(silent_.waited_in_vain);
+  silent_.may.Notify();
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/executor/device_effects.h"
 #include "worker_daemon/torch/torch_guard.h"
+#include "worker_daemon/transport/shared_memory.h"
 
 namespace stagewright {
 
@@ -40,6 +41,8 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
   machine_->Run(step);
   effects_->AwaitFigures();
   absl::Status status = machine_->AwaitEnd();
+  if (absl::IsDeadlineExceeded(status))
+    status = NotingFullSharedMemory(status, SharedMemoryOfUcx());
   if (!machine_->in_run()) {
     if (status.ok() && !program_.asynchronous) {
       status = Guarded([&] { effects_->stages().UpdateStates(); });

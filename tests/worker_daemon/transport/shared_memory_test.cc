@@ -29,5 +29,16 @@ TEST(NamingFullSharedMemory, AnErrorOfSomethingElseStaysAsItIs) {
   EXPECT_EQ(NamingFullSharedMemory(absl::OkStatus(), kMost), absl::OkStatus());
 }
 
+TEST(NotingFullSharedMemory, SaysWhereMessagesThatDidNotComeMayBe) {
+  const absl::Status late = WithStorageFault(absl::DeadlineExceededError("step 2 hangs"));
+  const absl::Status noted = NotingFullSharedMemory(late, "/proc");  // It has no room for anything.
+  EXPECT_TRUE(absl::IsDeadlineExceeded(noted));
+  EXPECT_TRUE(IsOfStorage(noted));
+  EXPECT_THAT(std::string(noted.message()),
+              ContainsRegex("^step 2 hangs; messages .* lost: /proc is full: 0 B of 0 B are free"));
+  EXPECT_EQ(NotingFullSharedMemory(late, "/no/such/folder"), late);
+  EXPECT_EQ(NotingFullSharedMemory(absl::OkStatus(), "/proc"), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -98,9 +98,7 @@ absl::Status Configure(const std::string& tls, ucp_config_t* config) {
 absl::Status NoWorker(const std::string& tls, ucs_status_t status) {
   const absl::Status error = UcxError("creating a UCX worker", status);
   if (!Uses(tls, {"posix", "sm", "shm", "mm"})) return error;
-  const char* folder = std::getenv("UCX_POSIX_DIR");
-  return NamingFullSharedMemory(error, kSharedMemoryOfWorker,
-                                folder == nullptr ? kSharedMemory : folder);
+  return NamingFullSharedMemory(error, kSharedMemoryOfWorker, SharedMemoryOfUcx());
 }
 
 // Takes the messages that nobody asked for: UCX warns of each that it is left with.

@@ -123,7 +123,7 @@ class WorkerRunTest : public ::testing::Test {
     prepare_ = SmallJob(stem, {"cpu0"});
     prepare_.mutable_spec()->set_data_path(data_path_);
     prepare_.mutable_spec()->set_evaluation_data_path(evaluation_path_);
-    std::filesystem::remove_all(prepare_.spec().output_path());  // Of another repetition.
+    std::filesystem::remove_all(prepare_.spec().output_path());  // As another repetition left it.
   }
 
   // Runs until it has finished or failed, merges where a test wants that, and then ends the run.

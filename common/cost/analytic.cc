@@ -9,6 +9,12 @@
 // its own, and so is its gradient. Where the kind adds gradients of weights up by themselves, each
 // of them takes a launch, two reads and a write. The backward pass of a product is one product per
 // operand that needs a gradient; of anything else, as long as its forward pass.
+//
+// Devices that are asynchronous compute while the host launches what follows: of a node's pass the
+// longer of both counts, all its launches or all its kernels. That a queue also carries an excess
+// of kernels over to the launches of the next node is left out: a pass takes at least the longer of
+// both sums, and at most the sum of the longer ones. Products whose rows are unaligned
+// (alignment.h) take as much longer as the kind says; TF32 is left alone, since nobody measured it.
 #include "common/cost/analytic.h"
 
 #include <algorithm>
@@ -17,6 +23,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/cost/alignment.h"
 #include "common/cost/cost_model.h"
 #include "common/cost/flops.h"
 #include "common/cost/parameters.h"
@@ -26,6 +33,8 @@
 
 namespace stagewright {
 namespace {
+
+constexpr Bytes kSixteenBits = 2;
 
 // Answers saturate here (about 36 years, 1 EiB), so that sums cannot overflow.
 constexpr double kLargest = 1.15e18;
@@ -206,6 +215,7 @@ struct Casts {
 struct NodeCost {
   AtenKind kind = AtenKind::kElementwise;
   ProductType type = ProductType::kFloat32;
+  bool unaligned = false;
   Quadratic flops;
   Quadratic bytes;  // Read and written by the forward pass.
   Quadratic saved;
@@ -233,6 +243,30 @@ ProductType ProductTypeOf(AtenKind kind, DType dtype) {
   return tf32 ? ProductType::kTF32 : ProductType::kFloat32;
 }
 
+bool HasSixteenBits(ProductType type) {
+  return type == ProductType::kBFloat16 || type == ProductType::kFloat16;
+}
+
+Nanos InNanos(double seconds) { return Nanos(Saturate(std::ceil(seconds * 1e9))); }
+
+// What a pass of a node asks of the host, which launches, and of the device, which computes.
+struct Work {
+  Nanos launches = 0, kernels = 0;
+
+  void Add(const Work& other, int times = 1) {
+    launches += times * other.launches;
+    kernels += times * other.kernels;
+  }
+  void Add(const Casts& casts, const DeviceKind& kind, double samples) {
+    if (casts.launches == 0) return;
+    launches += casts.launches * kind.kernel_overhead;
+    kernels += InNanos(casts.bytes.At(samples) / kind.memory_bytes_per_second);
+  }
+  Nanos Time(const DeviceKind& kind) const {
+    return kind.asynchronous ? std::max(launches, kernels) : launches + kernels;
+  }
+};
+
 class AnalyticCostModel : public CostModel {
  public:
   AnalyticCostModel(const Graph& graph, Precision precision) : precision_(precision) {
@@ -259,30 +293,28 @@ class AnalyticCostModel : public CostModel {
       return time;
     }
     if (node.kind == AtenKind::kView) return time;
-    const bool tiled = IsMatmulLike(node.kind);
-    const double flops = node.flops.At(n);
-    const double work = tiled ? ProductSeconds(kind, ProductKindOf(node.kind), node.type, flops)
-                              : flops / (kind.flops_per_second * kPeakShare);
-    const double traffic = node.bytes.At(n) / kind.memory_bytes_per_second;
-    const Nanos once =
-        kind.kernel_overhead + Nanos(Saturate(std::ceil(std::max(work, traffic) * 1e9)));
-    time.forward = once + CastTime(node.operands, kind, n);
-    if (tiled) {
-      time.backward_input = node.input_products * once;
-      if (node.weight_gradient) time.backward_weight = once;
+    const Work once = Once(node, kind, n);
+    Work forward = once, input, weight;
+    forward.Add(node.operands, kind, n);
+    if (IsMatmulLike(node.kind)) {
+      input.Add(once, node.input_products);
+      if (node.weight_gradient) weight.Add(once);
     } else if (node.kind == AtenKind::kEmbedding) {
       if (node.weight_gradient) {
-        time.backward_weight =
-            once + Nanos(Saturate(node.gradient_bytes / kind.memory_bytes_per_second * 1e9));
+        weight.Add(once);
+        weight.kernels += Nanos(Saturate(node.gradient_bytes / kind.memory_bytes_per_second * 1e9));
       }
     } else if (node.input_gradient) {
-      time.backward_input = once;
+      input.Add(once);
     } else if (node.weight_gradient) {
-      time.backward_weight = once;
+      weight.Add(once);
     }
-    time.backward_input += CastTime(node.gradients, kind, n);
-    time.backward_weight += CastTime(node.weights, kind, n);
-    if (kind.adds_gradients) time.backward_weight += CastTime(node.sums, kind, n);
+    input.Add(node.gradients, kind, n);
+    weight.Add(node.weights, kind, n);
+    if (kind.adds_gradients) weight.Add(node.sums, kind, n);
+    time.forward = forward.Time(kind);
+    time.backward_input = input.Time(kind);
+    time.backward_weight = weight.Time(kind);
     time.backward = time.backward_input + time.backward_weight;
     return time;
   }
@@ -305,10 +337,15 @@ class AnalyticCostModel : public CostModel {
   }
 
  private:
-  static Nanos CastTime(const Casts& casts, const DeviceKind& kind, double samples) {
-    if (casts.launches == 0) return 0;
-    const double seconds = casts.bytes.At(samples) / kind.memory_bytes_per_second;
-    return casts.launches * kind.kernel_overhead + Nanos(Saturate(std::ceil(seconds * 1e9)));
+  // The node's own operation, as its forward pass does it.
+  static Work Once(const NodeCost& node, const DeviceKind& kind, double samples) {
+    const double flops = node.flops.At(samples);
+    double work = flops / (kind.flops_per_second * kPeakShare);
+    if (IsMatmulLike(node.kind))
+      work = ProductSeconds(kind, ProductKindOf(node.kind), node.type, flops);
+    if (node.unaligned) work *= kind.unaligned_slowdown;
+    const double traffic = node.bytes.At(samples) / kind.memory_bytes_per_second;
+    return {kind.kernel_overhead, InNanos(std::max(work, traffic))};
   }
 
   static Bytes At(const Quadratic& bytes, int64_t samples) {
@@ -334,6 +371,7 @@ class AnalyticCostModel : public CostModel {
     const bool gather = cost.kind == AtenKind::kEmbedding;
     const TypedSizes& sizes = kept.sizes;
     if (!node.outputs.empty()) cost.type = ProductTypeOf(cost.kind, sizes.ResultType({id, 0}));
+    cost.unaligned = HasSixteenBits(cost.type) && HasUnalignedRows(graph, id, kSixteenBits);
     cost.bytes = Quadratic([&](int64_t s) {
       double operands = 0;
       sizes.ForEachOperand(id, [&](const TypedSizes::Operand& operand) {

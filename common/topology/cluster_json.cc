@@ -77,13 +77,27 @@ Json CurvesToJson(const std::vector<EfficiencyCurve>& curves) {
 }
 
 DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& status) {
-  JsonObject object(
-      json, path, status,
-      {"name", "flops_per_second", "memory_bytes_per_second", "kernel_overhead_ns",
-       "half_efficiency_flops", "pass_overhead_ns", "message_overhead_ns", "step_overhead_ns",
-       "parameter_overhead_ns", "reduction_overhead_ns", "message_bytes_per_second",
-       "product_slowdown", "memory_slowdown", "adds_gradients", "tf32_flops_per_second",
-       "bf16_flops_per_second", "fp16_flops_per_second", "efficiency"});
+  JsonObject object(json, path, status,
+                    {"name",
+                     "flops_per_second",
+                     "memory_bytes_per_second",
+                     "kernel_overhead_ns",
+                     "half_efficiency_flops",
+                     "pass_overhead_ns",
+                     "message_overhead_ns",
+                     "step_overhead_ns",
+                     "parameter_overhead_ns",
+                     "reduction_overhead_ns",
+                     "message_bytes_per_second",
+                     "product_slowdown",
+                     "memory_slowdown",
+                     "adds_gradients",
+                     "asynchronous",
+                     "tf32_flops_per_second",
+                     "bf16_flops_per_second",
+                     "fp16_flops_per_second",
+                     "unaligned_slowdown",
+                     "efficiency"});
   const int64_t no_overhead = 0;
   const double none = 0, alone = 1;
   DeviceKind kind;
@@ -99,11 +113,13 @@ DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& sta
   kind.reduction_overhead = Nanos(object.Integer("reduction_overhead_ns", &no_overhead));
   kind.message_bytes_per_second = object.Real("message_bytes_per_second", &none);
   kind.adds_gradients = object.Flag("adds_gradients", false);
+  kind.asynchronous = object.Flag("asynchronous", false);
   kind.product_slowdown = object.Real("product_slowdown", &alone);
   kind.memory_slowdown = object.Real("memory_slowdown", &alone);
   kind.tf32_flops_per_second = object.Real("tf32_flops_per_second", &none);
   kind.bf16_flops_per_second = object.Real("bf16_flops_per_second", &none);
   kind.fp16_flops_per_second = object.Real("fp16_flops_per_second", &none);
+  kind.unaligned_slowdown = object.Real("unaligned_slowdown", &alone);
   for (const Json& curve : object.Array("efficiency", /*optional=*/true)) {
     kind.efficiency.push_back(
         ReadCurve(curve, absl::StrCat(path, ".efficiency[", kind.efficiency.size(), "]"), status));
@@ -247,11 +263,13 @@ std::string ClusterToJson(const Cluster& cluster) {
                              {"reduction_overhead_ns", kind.reduction_overhead.count()},
                              {"message_bytes_per_second", kind.message_bytes_per_second},
                              {"adds_gradients", kind.adds_gradients},
+                             {"asynchronous", kind.asynchronous},
                              {"product_slowdown", kind.product_slowdown},
                              {"memory_slowdown", kind.memory_slowdown},
                              {"tf32_flops_per_second", kind.tf32_flops_per_second},
                              {"bf16_flops_per_second", kind.bf16_flops_per_second},
                              {"fp16_flops_per_second", kind.fp16_flops_per_second},
+                             {"unaligned_slowdown", kind.unaligned_slowdown},
                              {"efficiency", CurvesToJson(kind.efficiency)}});
   }
   root["devices"] = Json::array();

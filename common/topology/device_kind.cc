@@ -37,7 +37,8 @@ absl::Status CheckRates(const DeviceKind& kind, absl::string_view where) {
   RETURN_IF_ERROR(check(kind.fp16_flops_per_second, true, "fp16_flops_per_second"));
   RETURN_IF_ERROR(check(kind.message_bytes_per_second, true, "message_bytes_per_second"));
   for (const auto& [slowdown, field] : {std::pair(kind.product_slowdown, "product_slowdown"),
-                                        std::pair(kind.memory_slowdown, "memory_slowdown")}) {
+                                        std::pair(kind.memory_slowdown, "memory_slowdown"),
+                                        std::pair(kind.unaligned_slowdown, "unaligned_slowdown")}) {
     if (!(slowdown >= 1 && slowdown <= kLargestSlowdown))
       return Invalid(where, ".", field, ": ", slowdown, " is not from 1 to ", kLargestSlowdown);
   }

@@ -56,6 +56,10 @@ struct DeviceKind {
   // Gradients of parameters are added to those of the micro-batches before in an operation of its
   // own, as LibTorch does it. Presets leave it out, as programs that add within a product do.
   bool adds_gradients = false;
+  // Operators are launched onto a queue and computed while the host launches those that follow, as
+  // accelerators do: kernel_overhead is the host's time, of which shows what kernels do not
+  // outlast.
+  bool asynchronous = false;
   // How many times slower than alone the device is by the figures above, which are those among
   // busy neighbours: with work in the caches, and with work that goes over memory.
   double product_slowdown = 1;
@@ -65,6 +69,9 @@ struct DeviceKind {
   double tf32_flops_per_second = 0;
   double bf16_flops_per_second = 0;
   double fp16_flops_per_second = 0;
+  // How many times longer a matrix product in a type of 16 bits takes where rows of one of its
+  // matrices do not begin at multiples of 16 bytes, as tensor cores' kernels want them.
+  double unaligned_slowdown = 1;
   std::vector<EfficiencyCurve> efficiency;
 };
 
@@ -93,8 +100,9 @@ double ProductSeconds(const DeviceKind& kind, ProductKind operators, ProductType
                       double flops);
 
 // INVALID_ARGUMENT, naming the field after `where`: an empty name, rates that are not positive
-// numbers (those of other types: or 0), negative costs, and curves without points, twice for the
-// same, not by ascending work, with shares outside (0, 1] or by which more work takes less time.
+// numbers (those of other types: or 0), negative costs, slowdowns below 1, and curves without
+// points, twice for the same, not by ascending work, with shares outside (0, 1] or by which more
+// work takes less time.
 absl::Status CheckKind(const DeviceKind& kind, absl::string_view where);
 
 }  // namespace stagewright

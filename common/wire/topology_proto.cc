@@ -56,11 +56,13 @@ v1::DeviceKind ToProto(const DeviceKind& kind) {
   proto.set_reduction_overhead_ns(kind.reduction_overhead.count());
   proto.set_message_bytes_per_second(kind.message_bytes_per_second);
   proto.set_adds_gradients(kind.adds_gradients);
+  proto.set_asynchronous(kind.asynchronous);
   proto.set_product_slowdown(kind.product_slowdown);
   proto.set_memory_slowdown(kind.memory_slowdown);
   proto.set_tf32_flops_per_second(kind.tf32_flops_per_second);
   proto.set_bf16_flops_per_second(kind.bf16_flops_per_second);
   proto.set_fp16_flops_per_second(kind.fp16_flops_per_second);
+  proto.set_unaligned_slowdown(kind.unaligned_slowdown);
   for (const EfficiencyCurve& curve : kind.efficiency) *proto.add_efficiency() = ToProto(curve);
   return proto;
 }
@@ -79,11 +81,13 @@ DeviceKind FromProto(const v1::DeviceKind& proto) {
   kind.reduction_overhead = Nanos(proto.reduction_overhead_ns());
   kind.message_bytes_per_second = proto.message_bytes_per_second();
   kind.adds_gradients = proto.adds_gradients();
+  kind.asynchronous = proto.asynchronous();
   if (proto.product_slowdown() != 0) kind.product_slowdown = proto.product_slowdown();
   if (proto.memory_slowdown() != 0) kind.memory_slowdown = proto.memory_slowdown();
   kind.tf32_flops_per_second = proto.tf32_flops_per_second();
   kind.bf16_flops_per_second = proto.bf16_flops_per_second();
   kind.fp16_flops_per_second = proto.fp16_flops_per_second();
+  if (proto.unaligned_slowdown() != 0) kind.unaligned_slowdown = proto.unaligned_slowdown();
   for (const v1::EfficiencyCurve& curve : proto.efficiency())
     kind.efficiency.push_back(FromProto(curve));
   return kind;

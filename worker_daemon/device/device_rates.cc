@@ -3,13 +3,10 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "common/cost/cost_model.h"
@@ -20,46 +17,13 @@ namespace stagewright {
 namespace {
 
 constexpr int kRepeats = 5;
-constexpr int kFewRepeats = 2;  // The first warms up.
+constexpr int kFewRepeats = 2;  // Where one takes tens of milliseconds.
 
-// The shortest of several runs on the host's clock, in seconds: the one least disturbed.
-double FastestOnHost(const at::Device& device, int repeats,
-                     const std::function<at::Tensor()>& work) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < repeats; ++i) {
-    const double start = WorkClock(device);
-    at::Tensor result = work();
-    if (device.is_cuda()) result.flatten().slice(0, 0, 1).cpu();  // Waits for the kernels.
-    best = std::min(best, WorkClock(device) - start);
-  }
-  return best;
-}
-
-// The shortest of several runs on the device: an accelerator times its kernels itself, without how
-// long it took to start them.
-double Fastest(const at::Device& device, int repeats, const std::function<at::Tensor()>& work) {
-  if (device.is_cpu()) return FastestOnHost(device, repeats, work);
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < repeats; ++i) {
-    // BACKEND_DEFAULT: events that know the time.
-    c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT);
-    c10::Event end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
-    start.record(guard.getStream(device));
-    const at::Tensor result = work();
-    end.record(guard.getStream(device));
-    end.synchronize();
-    best = std::min(best, start.elapsedTime(end) / 1e3);
-  }
-  return best;
-}
-
-// What one small operator costs in training, per pass: dispatch, autograd's bookkeeping,
-// allocation. A pass comes after others that used the caches for their own tensors and code, so
-// that it is timed after a product and a walk over memory, and the least disturbed of several
-// counts.
-double OperatorOverhead(const at::Device& device) {
-  constexpr int kOperators = 10, kPasses = 15;
+// A training pass over pairs of tiny operators, each time after others that used the caches for
+// their own tensors and code, as a pass in a step comes: after a product and a walk over memory.
+// The least disturbed of several, on the host's clock, in seconds.
+double PassOfTinyPairs(const at::Device& device, int pairs) {
+  constexpr int kPasses = 15;
   const c10::AutoGradMode grad(true);
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   const at::Tensor input = at::ones({8, 8}, options);
@@ -70,42 +34,132 @@ double OperatorOverhead(const at::Device& device) {
     FastestOnHost(device, 1, [&] { return at::mm(others, others.t()); });
     seconds.push_back(FastestOnHost(device, 1, [&] {
       at::Tensor value = input;
-      for (int i = 0; i < kOperators / 2; ++i) value = at::linear(value, weight).tanh();
+      for (int i = 0; i < pairs; ++i) value = at::linear(value, weight).tanh();
       value.sum().backward();
       return weight.grad();
     }));
   }
-  const double least = *std::min_element(seconds.begin(), seconds.end());
-  return least / (2 * kOperators);  // Forward and backward pass.
+  return *std::min_element(seconds.begin(), seconds.end());
 }
 
-double FlopsOfProduct(int64_t rows, int64_t width) {
-  return 2.0 * static_cast<double>(rows) * static_cast<double>(width) * static_cast<double>(width);
+// What one small operator costs in training, per pass: dispatch, autograd's bookkeeping,
+// allocation. On an accelerator that is what a launch takes the host, which does not wait for it:
+// told from a longer pass, because the ends of a pass (autograd's thread wakes up, the host waits
+// for the result) are no operator's, and take as long as a dozen of them.
+double OperatorOverhead(const at::Device& device) {
+  constexpr int kPairs = 5, kManyPairs = 25;
+  const double few = PassOfTinyPairs(device, kPairs);
+  if (device.is_cpu()) return few / (4 * kPairs);  // Two operators, forward and backward.
+  // A product and a tanh forward; backward one of each, the weight's product and the sum of its
+  // gradients.
+  constexpr int kLaunches = 6;
+  const double more = PassOfTinyPairs(device, kManyPairs) - few;
+  return std::max(more, 0.0) / (kLaunches * (kManyPairs - kPairs));
 }
 
-// What a large product in a type reaches, in operations a second; 0 where the device has none.
-double ReachedIn(at::ScalarType type, const at::Device& device, int repeats, double overhead) {
-  const int64_t large = device.is_cuda() ? 4096 : 512;
-  double reached = 0;
-  Guarded([&] {
-    // Numbers as in training: an accelerator runs faster, and cooler, on ones.
-    const at::Tensor a =
-        at::randn({large, large}, at::TensorOptions().device(device).dtype(at::kFloat)).to(type);
-    const double seconds = Fastest(device, repeats, [&] { return at::mm(a, a); });
-    reached = FlopsOfProduct(large, large) / std::max(seconds - overhead, 1e-9);
-  }).IgnoreError();
-  return reached;
+double FlopsOfProduct(int64_t rows, int64_t in, int64_t out) {
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
 }
 
-// The same of float32 products that round their operands to TF32; 0 where nothing does that.
-double ReachedInTf32(const at::Device& device, int repeats, double overhead) {
-  if (!device.is_cuda()) return 0;
+// Numbers as in training: an accelerator runs faster, and cooler, on ones.
+at::Tensor Normal(const at::Device& device, at::ScalarType type, int64_t rows, int64_t columns) {
+  return at::randn({rows, columns}, at::TensorOptions().device(device).dtype(at::kFloat)).to(type);
+}
+
+// What a large product reaches in float32, in operations a second.
+double ReachedInFloat32(KernelTimer& timer, double overhead) {
+  const int64_t large = timer.device().is_cuda() ? 4096 : 512;
+  const at::Tensor a = Normal(timer.device(), at::kFloat, large, large);
+  const double seconds = timer.Fastest(kRepeats, [&] { return at::mm(a, a); });
+  return FlopsOfProduct(large, large, large) / std::max(seconds - overhead, 1e-9);
+}
+
+// The same of products that round their operands to TF32; 0 where nothing does that.
+double ReachedInTf32(KernelTimer& timer, double overhead) {
+  if (!timer.device().is_cuda()) return 0;
   at::Context& context = at::globalContext();
   const bool allowed = context.allowTF32CuBLAS();
   context.setAllowTF32CuBLAS(true);
-  const double reached = ReachedIn(at::kFloat, device, repeats, overhead);
+  double reached = 0;
+  Guarded([&] { reached = ReachedInFloat32(timer, overhead); }).IgnoreError();
   context.setAllowTF32CuBLAS(allowed);
   return reached;
+}
+
+// A layer that maps rows of `in` numbers to rows of `out`.
+struct LayerShape {
+  int64_t rows, in, out;
+  double flops() const { return FlopsOfProduct(rows, in, out); }
+};
+
+// Seconds of a product in the mean of a layer's three: forward, and for the gradients of its input
+// and of its weight. Their operands lie differently in memory, which some libraries mind: on a
+// processor without instructions for bfloat16, LibTorch's takes up to 13 times as long for one of
+// them as for another.
+double SecondsOfProduct(KernelTimer& timer, at::ScalarType type, const LayerShape& shape,
+                        int repeats, double overhead) {
+  const at::Device& device = timer.device();
+  const at::Tensor x = Normal(device, type, shape.rows, shape.in);
+  const at::Tensor w = Normal(device, type, shape.out, shape.in);
+  const at::Tensor g = Normal(device, type, shape.rows, shape.out);
+  const double all = timer.Fastest(repeats, [&] { return at::linear(x, w); }) +
+                     timer.Fastest(repeats, [&] { return at::mm(g, w); }) +
+                     timer.Fastest(repeats, [&] { return at::mm(g.t(), x); });
+  return std::max(all / 3 - overhead, 1e-9);
+}
+
+// Layers to time products in 16 bits by, from small to large. On processors some take a
+// thousandth of the rate of others, and so the largest is one that the slowest can do.
+std::vector<LayerShape> LayersToTime(const at::Device& device) {
+  if (device.is_cuda()) return {{256, 1024, 1024}, {2048, 2048, 2048}, {4096, 4096, 4096}};
+  return {{16, 64, 64}, {64, 256, 256}, {128, 512, 512}};
+}
+
+// The peak rate of a type and its curve by what layers reach. Nothing where the device lacks it.
+//
+// float32's half_efficiency_flops says nothing of another type: it stands for the time that a
+// product loses, which a type without instructions of its own, at a fiftieth of the rate, would be
+// said to lose fifty times.
+void MeasureType(KernelTimer& timer, ProductType product, at::ScalarType type, double overhead,
+                 double DeviceKind::*peak, DeviceKind& kind) {
+  const std::vector<LayerShape> shapes = LayersToTime(timer.device());
+  std::vector<double> seconds;
+  const absl::Status measured = Guarded([&] {
+    for (const LayerShape& shape : shapes) {
+      const bool slow = timer.device().is_cpu() && seconds.size() + 1 == shapes.size();
+      seconds.push_back(
+          SecondsOfProduct(timer, type, shape, slow ? kFewRepeats : kRepeats, overhead));
+    }
+  });
+  if (!measured.ok()) return;
+  const double reached = shapes.back().flops() / seconds.back();
+  kind.*peak = reached / kPeakShare;
+  EfficiencyCurve curve;
+  curve.type = product;
+  curve.points.resize(shapes.size());
+  for (size_t i = shapes.size(); i-- > 0;) {
+    // Less work takes less time, at a rate that is no higher: all else is noise, or an overhead
+    // that hides in other work.
+    constexpr double kLess = 1 - 1e-6;
+    if (i + 1 < shapes.size()) seconds[i] = std::min(seconds[i], kLess * seconds[i + 1]);
+    seconds[i] = std::max(seconds[i], shapes[i].flops() / reached);
+    curve.points[i] = {shapes[i].flops(), shapes[i].flops() / seconds[i] / kind.*peak};
+  }
+  kind.efficiency.push_back(std::move(curve));
+}
+
+// How many times longer products take whose rows begin anywhere, by a layer with an odd number of
+// outputs: all three products read or write rows of as many.
+double UnalignedSlowdown(KernelTimer& timer, at::ScalarType type) {
+  if (!timer.device().is_cuda()) return 1;
+  const LayerShape even = LayersToTime(timer.device()).back();
+  const LayerShape odd = {even.rows, even.in, even.out + 1};
+  double slower = 1;
+  Guarded([&] {
+    slower = SecondsOfProduct(timer, type, odd, kRepeats, 0) / odd.flops() /
+             (SecondsOfProduct(timer, type, even, kRepeats, 0) / even.flops());
+  }).IgnoreError();
+  return std::max(slower, 1.0);
 }
 
 }  // namespace
@@ -117,6 +171,8 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
   DeviceKind kind;
   kind.name = name;
   kind.adds_gradients = true;
+  kind.asynchronous = !device.is_cpu();
+  KernelTimer timer(device);
 
   // The product of a layer with a few samples. As in training, each layer's weight was last used
   // longer ago than the caches of a core remember.
@@ -130,25 +186,28 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
 
   const double on_host = OperatorOverhead(device);
   kind.kernel_overhead = static_cast<Nanos>(on_host * 1e9);
-  const double overhead = device.is_cpu() ? on_host : 0;  // What Fastest counts of it.
+  const double overhead = device.is_cpu() ? on_host : 0;  // What the timer counts of it.
 
-  const double reached = ReachedIn(at::kFloat, device, kRepeats, overhead);
+  const double reached = ReachedInFloat32(timer, overhead);
   kind.flops_per_second = reached / kPeakShare;
-  kind.tf32_flops_per_second = ReachedInTf32(device, kRepeats, overhead) / kPeakShare;
-  // Processors may have a type in name only, and take a tenth of a second for one product in it.
-  kind.bf16_flops_per_second = ReachedIn(at::kBFloat16, device, kFewRepeats, overhead) / kPeakShare;
-  kind.fp16_flops_per_second = ReachedIn(at::kHalf, device, kFewRepeats, overhead) / kPeakShare;
-  // efficiency(w) = w / (w + half) fits the rate of the layers.
-  const double layers_seconds = Fastest(device, kRepeats, [&] {
+  kind.tf32_flops_per_second = ReachedInTf32(timer, overhead) / kPeakShare;
+  MeasureType(timer, ProductType::kBFloat16, at::kBFloat16, overhead,
+              &DeviceKind::bf16_flops_per_second, kind);
+  MeasureType(timer, ProductType::kFloat16, at::kHalf, overhead, &DeviceKind::fp16_flops_per_second,
+              kind);
+  kind.unaligned_slowdown = UnalignedSlowdown(timer, at::kHalf);
+  // In float32, efficiency(w) = w / (w + half) fits the rate of the layers.
+  const double layers_seconds = timer.Fastest(kRepeats, [&] {
     at::Tensor value = samples;
     for (const at::Tensor& weight : weights) value = at::mm(value, weight);
     return value;
   });
   const double layer_seconds =
       std::max(layers_seconds / static_cast<double>(layers) - overhead, 1e-9);
-  kind.half_efficiency_flops = std::max(0.0, reached * layer_seconds - FlopsOfProduct(rows, width));
+  kind.half_efficiency_flops =
+      std::max(0.0, reached * layer_seconds - FlopsOfProduct(rows, width, width));
 
-  const double wide_seconds = Fastest(device, kRepeats, [&] { return wide.add(1.0); });
+  const double wide_seconds = timer.Fastest(kRepeats, [&] { return wide.add(1.0); });
   kind.memory_bytes_per_second =
       2.0 * static_cast<double>(wide.nbytes()) / std::max(wide_seconds - overhead, 1e-9);
   return kind;

@@ -9,7 +9,7 @@
 
 namespace stagewright {
 
-// Runs matrix products, copies and tiny operators for about a tenth of a second. `name` becomes the
+// Runs matrix products, copies and tiny operators for a few tenths of a second. `name` becomes the
 // kind's name. Other programs that have cores meanwhile slow it by what they do to caches and
 // memory alone (work_clock.h).
 DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string& name);

@@ -72,6 +72,69 @@ TEST(Analytic, KindsThatAddGradientsUpTakeAnOperationForEach) {
             costs->Time(NodeOf(other), kKind, 3).backward);
 }
 
+TEST(Analytic, LaunchesHideBehindTheKernelsOfAsynchronousKinds) {
+  GraphBuilder builder("queue");
+  const Argument x = builder.Feature("x", {64});
+  const Argument a = builder.Linear(x, 64, 64);
+  const Argument b = builder.Linear(a, 64, 64);
+  const Argument s = builder.Add("aten.add.Tensor", {b, a}, {64});
+  builder.Loss(s, {64});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  DeviceKind queued = kKind;
+  queued.adds_gradients = true;
+  DeviceKind waits = queued;
+  queued.asynchronous = true;
+  // Many samples: kernels outlast their launches, and those alone count. A sum is one launch each
+  // way; a linear's weight half is a product and two sums of gradients.
+  const int64_t many = int64_t{1} << 20;
+  const OperatorTime sum = costs->Time(NodeOf(s), queued, many);
+  EXPECT_EQ(sum.forward, costs->Time(NodeOf(s), waits, many).forward - 1000);
+  EXPECT_EQ(sum.backward, costs->Time(NodeOf(s), waits, many).backward - 1000);
+  const OperatorTime product = costs->Time(NodeOf(b), queued, many);
+  EXPECT_EQ(product.forward, costs->Time(NodeOf(b), waits, many).forward - 1000);
+  EXPECT_EQ(product.backward_weight, costs->Time(NodeOf(b), waits, many).backward_weight - 3000);
+  // One sample: the host is the slower one.
+  EXPECT_EQ(costs->Time(NodeOf(s), queued, 1).forward, 1000);
+  EXPECT_EQ(costs->Time(NodeOf(b), queued, 1).forward, 1000);
+  EXPECT_EQ(costs->Time(NodeOf(b), queued, 1).backward_weight, 3000);
+}
+
+TEST(Analytic, CastsAreLaunchedIntoTheSameQueue) {
+  GraphBuilder builder("casts");
+  const Argument x = builder.Feature("x", {512, 1024});
+  const Argument y =
+      builder.Add("aten.linear.default", {x, builder.Weight("w", {1024, 1024})}, {512, 1024});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph, Precision::kBFloat16);
+  DeviceKind queued = kKind;
+  queued.asynchronous = true;
+  const OperatorTime waits = costs->Time(NodeOf(y), kKind, 3);
+  EXPECT_EQ(costs->Time(NodeOf(y), queued, 3).forward, waits.forward - 2000);
+  EXPECT_EQ(costs->Time(NodeOf(y), queued, 3).backward, waits.backward - 2000);
+}
+
+// The head of GPT-2 has 50,257 columns.
+TEST(Analytic, UnalignedProductsInSixteenBitsAreSlower) {
+  const auto forward = [](int64_t columns, double slowdown, Precision precision) {
+    GraphBuilder builder("head");
+    const Argument x = builder.Feature("x", {64, 1024});
+    const Argument y = builder.Add("aten.linear.default", {x, builder.Weight("w", {columns, 1024})},
+                                   {64, columns});
+    const Graph graph = builder.Build();
+    DeviceKind kind = kKind;
+    kind.kernel_overhead = 0;
+    kind.unaligned_slowdown = slowdown;
+    const auto costs = MakeAnalyticCostModel(graph, precision);
+    return static_cast<double>(costs->Time(NodeOf(y), kind, 32).forward);
+  };
+  for (Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
+    EXPECT_NEAR(forward(50257, 6, precision) / forward(50257, 1, precision), 6, 0.01);
+    EXPECT_EQ(forward(50304, 6, precision), forward(50304, 1, precision));
+  }
+  EXPECT_EQ(forward(50257, 6, Precision::kGraph), forward(50257, 1, Precision::kGraph));
+}
+
 TEST(Analytic, FrozenWeightsHaveNoWeightGradient) {
   GraphBuilder builder("frozen");
   const Argument x = builder.Feature("x", {64});

@@ -23,7 +23,7 @@ constexpr char kShort[] = R"({
            "kernel_overhead_ns": 4000, "pass_overhead_ns": 1, "message_overhead_ns": 2,
            "step_overhead_ns": 3, "parameter_overhead_ns": 4, "reduction_overhead_ns": 5,
            "message_bytes_per_second": 6e9, "product_slowdown": 1.5, "memory_slowdown": 2,
-           "adds_gradients": true},
+           "adds_gradients": true, "asynchronous": true, "unaligned_slowdown": 6.5},
   "memory_bytes": 16e9,
   "inside": {"latency_ns": 1000, "bytes_per_second": 5e10},
   "outside": {"latency_ns": 9000, "bytes_per_second": 1e10}
@@ -58,6 +58,8 @@ TEST(ClusterJson, ShortForm) {
   EXPECT_EQ(cluster->kinds()[0].product_slowdown, 1.5);
   EXPECT_EQ(cluster->kinds()[0].memory_slowdown, 2);
   EXPECT_TRUE(cluster->kinds()[0].adds_gradients);
+  EXPECT_TRUE(cluster->kinds()[0].asynchronous);
+  EXPECT_EQ(cluster->kinds()[0].unaligned_slowdown, 6.5);
   EXPECT_EQ(cluster->route(DeviceId(0), DeviceId(7)).latency, 9000);
 }
 
@@ -90,6 +92,8 @@ void ExpectSame(const Cluster& a, const Cluster& b) {
     EXPECT_EQ(a.kinds()[i].message_bytes_per_second, b.kinds()[i].message_bytes_per_second);
     EXPECT_EQ(a.kinds()[i].product_slowdown, b.kinds()[i].product_slowdown);
     EXPECT_EQ(a.kinds()[i].adds_gradients, b.kinds()[i].adds_gradients);
+    EXPECT_EQ(a.kinds()[i].asynchronous, b.kinds()[i].asynchronous);
+    EXPECT_EQ(a.kinds()[i].unaligned_slowdown, b.kinds()[i].unaligned_slowdown);
     EXPECT_EQ(a.kinds()[i].memory_slowdown, b.kinds()[i].memory_slowdown);
     EXPECT_EQ(a.kinds()[i].tf32_flops_per_second, b.kinds()[i].tf32_flops_per_second);
     EXPECT_EQ(a.kinds()[i].bf16_flops_per_second, b.kinds()[i].bf16_flops_per_second);
@@ -154,8 +158,8 @@ TEST(ClusterJson, ErrorsInTheShortForm) {
             "memory_bytes_per_second, kernel_overhead_ns, half_efficiency_flops, "
             "pass_overhead_ns, message_overhead_ns, step_overhead_ns, parameter_overhead_ns, "
             "reduction_overhead_ns, message_bytes_per_second, product_slowdown, memory_slowdown, "
-            "adds_gradients, tf32_flops_per_second, bf16_flops_per_second, fp16_flops_per_second, "
-            "efficiency)");
+            "adds_gradients, asynchronous, tf32_flops_per_second, bf16_flops_per_second, "
+            "fp16_flops_per_second, unaligned_slowdown, efficiency)");
   const std::string name = "\"name\": \"gpu\"";
   EXPECT_EQ(Message(kShort, name, name + ", \"efficiency\": [{\"type\": \"fp8\"}]"),
             "cluster file bad.json: kind.efficiency[0].type is none of fp32, tf32, bf16, fp16");

@@ -90,6 +90,8 @@ const BadCluster kBadClusters[] = {
      "kinds[0] \"fast\".memory_bytes_per_second: inf is not a positive number"},
     {"NegativeOverhead", [](ClusterData& c) { c.kinds[0].kernel_overhead = -1; },
      "kinds[0] \"fast\".kernel_overhead_ns: -1 ns is negative or over an hour"},
+    {"FasterUnaligned", [](ClusterData& c) { c.kinds[0].unaligned_slowdown = 0.5; },
+     "kinds[0] \"fast\".unaligned_slowdown: 0.5 is not from 1 to 10000"},
     {"NanHalf", [](ClusterData& c) { c.kinds[0].half_efficiency_flops = std::nan(""); },
      "kinds[0] \"fast\".half_efficiency_flops: nan is negative or not a number"},
     {"NegativeLatency", [](ClusterData& c) { c.links[1].latency = -7; },

@@ -74,6 +74,27 @@ TEST(Presets, LargeProductsReachWhatWasMeasured) {
   EXPECT_NEAR(reached("dgx-h100:1"), 794.5e12, 2e12);
 }
 
+// What cuBLAS took for the three products of a head of 50,257 columns (docs/benchmarks.md).
+TEST(Presets, UnalignedProductsOnHopperReachWhatWasMeasured) {
+  const double flops = 2.0 * 8192 * 1024 * 50257;
+  for (const char* preset : {"dgx-h100:1", "dgx-h200:1"}) {
+    const DeviceKind kind = KindOf(preset);
+    const double aligned =
+        ProductSeconds(kind, ProductKind::kMatmul, ProductType::kBFloat16, flops);
+    EXPECT_NEAR(aligned * kind.unaligned_slowdown, (8.747e-3 + 6.026e-3 + 5.688e-3) / 3, 1e-4);
+  }
+}
+
+TEST(Presets, GpusComputeWhileTheHostLaunches) {
+  for (const char* preset : {"dgx-a100:1", "dgx-h100:1", "dgx-h200:1"})
+    EXPECT_TRUE(KindOf(preset).asynchronous) << preset;
+  // The papers' programs, whose times are taken as they were measured, and processors.
+  for (const char* preset : {"summit:1", "summit-flexflow:1", "cpu:1"}) {
+    EXPECT_FALSE(KindOf(preset).asynchronous) << preset;
+    EXPECT_EQ(KindOf(preset).unaligned_slowdown, 1) << preset;
+  }
+}
+
 // GraphPipe's section 7.5: a layer of MMT (hidden size 1,024, 256 tokens a sample) gains a tenth
 // per sample from micro-batches of 4 instead of 2.
 TEST(Presets, FlexFlowsProductsGainATenthFromTwiceTheMicroBatch) {

@@ -29,6 +29,10 @@ TEST(TopologyProtoTest, RatesAndEfficiencyArrive) {
   EXPECT_EQ(again.bf16_flops_per_second, 989e12);
   EXPECT_EQ(again.fp16_flops_per_second, 989e12);
   EXPECT_EQ(again.efficiency, kind.efficiency);
+  EXPECT_EQ(again.unaligned_slowdown, kind.unaligned_slowdown);
+  EXPECT_TRUE(again.asynchronous);
+  EXPECT_EQ(FromProto(v1::DeviceKind()).unaligned_slowdown, 1) << "of a worker that does not know";
+  EXPECT_FALSE(FromProto(v1::DeviceKind()).asynchronous);
   v1::DeviceKind later = ToProto(kind);
   later.mutable_efficiency(1)->set_type(static_cast<v1::ProductType>(77));
   EXPECT_THAT(std::string(CheckKind(FromProto(later), "kind").message()),

@@ -1,8 +1,12 @@
 #include "worker_daemon/device/device_rates.h"
 
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "common/topology/device_kind.h"
+#include "worker_daemon/device/work_clock.h"
 
 namespace stagewright {
 namespace {
@@ -23,6 +27,35 @@ TEST(DeviceRates, EveryTypeOfProductsHasARateOfItsOwn) {
   EXPECT_GT(kind.memory_bytes_per_second, 1e6);
   EXPECT_GT(kind.kernel_overhead, 0);
   EXPECT_GE(kind.half_efficiency_flops, 0);
+  EXPECT_FALSE(kind.asynchronous);
+  EXPECT_EQ(kind.unaligned_slowdown, 1) << "processors have no tensor cores";
+  EXPECT_TRUE(CheckKind(kind, "kind").ok()) << CheckKind(kind, "kind");
+}
+
+// Types without instructions of their own are many times slower than float32, and small products
+// in them are no slower than large ones: neither may be taken for the other.
+TEST(DeviceRates, ProductsInSixteenBitsAreAsLongAsPredicted) {
+  at::set_num_threads(1);  // As jobs on CPUs have.
+  const at::NoGradGuard no_grad;
+  const DeviceKind kind = MeasureDeviceRates("cpu", "this");
+  KernelTimer timer(at::kCPU);
+  const struct {
+    ProductType product;
+    at::ScalarType type;
+  } types[] = {{ProductType::kBFloat16, at::kBFloat16}, {ProductType::kFloat16, at::kHalf}};
+  for (const auto& [product, type] : types) {
+    for (const int64_t width : {32, 96, 200}) {
+      const at::Tensor a = at::randn({64, width}).to(type), w = at::randn({width, width}).to(type);
+      const double measured = timer.Fastest(5, [&] { return at::linear(a, w); }) +
+                              timer.Fastest(5, [&] { return at::mm(a, w); }) +
+                              timer.Fastest(5, [&] { return at::mm(a.t(), a); });
+      const double flops = 2.0 * 64 * static_cast<double>(width * width);
+      const double predicted = 3 * (ToSeconds(kind.kernel_overhead) +
+                                    ProductSeconds(kind, ProductKind::kMatmul, product, flops));
+      EXPECT_LT(predicted, 4 * measured) << width;
+      EXPECT_GT(predicted, measured / 4) << width;
+    }
+  }
 }
 
 }  // namespace

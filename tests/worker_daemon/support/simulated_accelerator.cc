@@ -144,6 +144,7 @@ c10::Stream CurrentOf(c10::Device device) {
 // What an event stands for: the last of the places that it was recorded at.
 struct Places {
   absl::Mutex mutex;
+  std::chrono::steady_clock::time_point passed_at ABSL_GUARDED_BY(mutex);
   int64_t recorded ABSL_GUARDED_BY(mutex) = 0;
   int64_t passed ABSL_GUARDED_BY(mutex) = 0;
 
@@ -168,6 +169,7 @@ int64_t RecordOn(const Event& event, const c10::Stream& stream) {
   Queues::Get().Of(stream).Push([event, place] {
     absl::MutexLock lock(&event->mutex);
     event->passed = std::max(event->passed, place);
+    event->passed_at = std::chrono::steady_clock::now();
   });
   return place;
 }
@@ -279,6 +281,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     absl::MutexLock lock(&places.mutex);
     return places.passed >= places.recorded;
   }
+  // In milliseconds.
+  double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
+    return std::chrono::duration<double, std::milli>(PassedAt(to) - PassedAt(from)).count();
+  }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
   }
@@ -304,6 +310,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (stream == block->stream) return;
     absl::MutexLock lock(&block->mutex);
     block->readers.insert({stream.device_index(), stream.id()});
+  }
+
+ private:
+  static std::chrono::steady_clock::time_point PassedAt(void* event) {
+    Places& places = **static_cast<Event*>(event);
+    absl::MutexLock lock(&places.mutex);
+    return places.passed_at;
   }
 };
 

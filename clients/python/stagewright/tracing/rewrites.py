@@ -19,6 +19,30 @@ _SHAPE_ONLY = {
 }  # fmt: skip
 
 
+# Python's operators on integers, and memory as it is found, which workers hand out to nobody: by the operators that all
+# of them have.
+_PLAIN = {
+    aten.__and__.Tensor: aten.bitwise_and.Tensor, aten.__and__.Scalar: aten.bitwise_and.Scalar,
+    aten.__or__.Tensor: aten.bitwise_or.Tensor, aten.__or__.Scalar: aten.bitwise_or.Scalar,
+    aten.__xor__.Tensor: aten.bitwise_xor.Tensor, aten.__xor__.Scalar: aten.bitwise_xor.Scalar,
+    aten.__lshift__.Tensor: aten.bitwise_left_shift.Tensor,
+    aten.__lshift__.Scalar: aten.bitwise_left_shift.Tensor_Scalar,
+    aten.__rshift__.Tensor: aten.bitwise_right_shift.Tensor,
+    aten.__rshift__.Scalar: aten.bitwise_right_shift.Tensor_Scalar,
+    aten.empty.memory_format: aten.zeros.default, aten.empty_like.default: aten.zeros_like.default,
+    aten.new_empty.default: aten.new_zeros.default,
+}  # fmt: skip
+
+
+def name_plainly(graph: fx.Graph) -> None:
+    """Replaces operators that graphs may not name by those that do the same."""
+    for node in graph.nodes:
+        if node.target in _PLAIN:
+            if node.target is aten.empty.memory_format:
+                node.kwargs = {name: value for name, value in node.kwargs.items() if name != "memory_format"}
+            node.target = _PLAIN[node.target]
+
+
 def is_mutating(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 

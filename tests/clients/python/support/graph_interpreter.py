@@ -1,5 +1,8 @@
 """Runs an exported graph node by node with nothing but torch.ops: what a correct engine must compute."""
 
+import pathlib
+import re
+
 import torch
 
 import stagewright
@@ -12,6 +15,9 @@ MEMORY_FORMATS = {
     "preserve_format": torch.preserve_format,
     "channels_last": torch.channels_last,
 }
+_LIST = pathlib.Path(__file__).parents[4] / "common" / "graph" / "operators" / "allowed_operators.cc"
+# What planner and workers take.
+ALLOWED = set(" ".join(re.findall(r'^    "(.*)"', _LIST.read_text(), re.MULTILINE)).split())
 
 
 def parameters_of(graph: "pb.Graph", stored: dict[str, torch.Tensor]) -> list[torch.Tensor]:
@@ -114,6 +120,7 @@ class Interpreter:
 
         for node in nodes:
             namespace, name, overload = node.target.split(".")
+            assert f"{name}.{overload}" in ALLOWED, f"{node.name}: {node.target} is not allowed in graphs"
             op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
             result = op(*map(resolve, node.args), **{entry.name: resolve(entry.value) for entry in node.kwargs})
             outputs = [result] if isinstance(result, torch.Tensor) else list(result)

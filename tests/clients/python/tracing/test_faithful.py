@@ -36,6 +36,31 @@ def test_chain(tmp_path):
     assert [p.name for p in exported.graph.parameters] == ["0.weight", "0.bias", "2.weight", "2.bias"]
 
 
+class Windowed(nn.Module):
+    """Combines masks and integers as Python does, and fills memory that it asks for empty."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        places = torch.arange(6)
+        near = (places[:, None] >= places) & (places[:, None] - places < 3) | (places[:, None] == 0) ^ (places == 5)
+        order = torch.empty_like(places)
+        order[places.flip(0)] = (places << 1 >> 1) & 7
+        room = x.new_empty(x.shape)
+        room[:] = x
+        other = torch.empty(x.shape[0], 6)
+        other.copy_(x)
+        return self.head((room + other)[:, order] @ near.to(x.dtype))
+
+
+def test_operators_that_graphs_have_by_other_names(tmp_path):
+    export_and_compare(
+        Windowed(), classification(lambda n: {"x": torch.randn(n, 6)}, 3), nn.CrossEntropyLoss(), tmp_path
+    )
+
+
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()

@@ -11,6 +11,7 @@ from torch import fx
 from torch.export.graph_signature import InputKind
 
 from ..tracing.capture import Captured
+from .pieces import scales_by_frequency
 from .sample_kinds import Found, Kind, Kinds, Layout, batch_total, live_nodes
 
 aten = torch.ops.aten
@@ -77,6 +78,8 @@ class _Rules:
         if node.target is operator.getitem:
             found = self._kinds.get(node.args[0])
             return found[node.args[1]] if isinstance(found, list) else found
+        if scales_by_frequency(node):
+            return [Kind.MIXED] * len(traced) if isinstance(traced, (list, tuple)) else Kind.MIXED
         if isinstance(traced, torch.Tensor):
             return self._result(node, traced)
         if isinstance(traced, (list, tuple)) and all(isinstance(item, torch.Tensor) for item in traced):

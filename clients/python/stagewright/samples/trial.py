@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind
 
 from ..tracing.capture import Captured, is_virtual
 from .double_precision import IN_DOUBLE
+from .pieces import Pieces, settled_in_single_precision
 from .sample_kinds import (
     BATCH_STATISTICS,
     KEYED_DROPOUT,
@@ -26,7 +27,6 @@ from .sample_kinds import (
     batch_total,
     live_nodes,
     roots,
-    single,
 )
 from .sample_rules import kinds_by_rules
 from .trial_data import Effort, trial_inputs
@@ -54,6 +54,7 @@ class Trial:
         self._generator = torch.Generator().manual_seed(0)
         self._inputs = trial_inputs(captured, sum(self._parts), effort, self._generator)
         self._state = state
+        self._pieces = Pieces(captured)
 
     def fits(self) -> bool:
         """The model takes batches of this size."""
@@ -81,12 +82,10 @@ class Trial:
         return kinds, bool(torch.isfinite(values[loss][0])) and self._tells_samples_apart(kinds[loss], loss)
 
     def _certain(self, node: fx.Node, found: Found | None, kinds: Kinds) -> Found | None:
-        """Among the rounding errors of single precision a weak coupling hides, such as a small weight on a product of
-        means: what seems to add up there though an operand does not is mixed."""
-        if self._dtype is torch.float64 or found not in (Kind.SUM, Kind.MEAN):
-            return found
-        operands = [kinds[source] for source in node.all_input_nodes if kinds.get(source) is not None]
-        return Kind.MIXED if any(single(operand) is Kind.MIXED for operand in operands) else found
+        """What is true of more than this point, and of gradients."""
+        if self._dtype is not torch.float64:
+            found = settled_in_single_precision(node, found, kinds)
+        return self._pieces.settle(node, found, kinds)
 
     def _tells_samples_apart(self, loss_kind: Found | None, loss: fx.Node) -> bool:
         """The samples differ, and so does the loss, if it reads any: else the trial has seen nothing."""

@@ -1,0 +1,96 @@
+"""A loss that couples samples is refused also where one point does not show it: in another piece, or by its gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import stagewright
+from graph_interpreter import Interpreter
+
+mse, l1 = F.mse_loss, F.l1_loss
+
+# Some of them have a kink close to where a small batch lies, others far from it on either side.
+COUPLED = {
+    "clamped from above": lambda o, t: mse(o, t).clamp(max=1.5),
+    "clamped far above": lambda o, t: mse(o, t).clamp(max=100.0),
+    "free bits": lambda o, t: mse(o, t) + o.square().mean(0).clamp(min=1e-3).sum(),
+    "hinge": lambda o, t: F.relu(1 - o.mean()) + F.relu(1 + t.mean() + o.mean()),
+    "hinge never reached": lambda o, t: F.relu(mse(o, t) - 50) + o.square().mean(),
+    "flooding": lambda o, t: (mse(o, t) - 0.01).abs() + 0.01,
+    "size of a mean": lambda o, t: (o.mean() - 5).abs(),
+    "larger of two means": lambda o, t: torch.max(mse(o, t), 0.1 * l1(o, t)),
+    "one of two means": lambda o, t: torch.where(mse(o, t) > 1e-3, mse(o, t), l1(o, t)),
+    "samples above the mean": lambda o, t: (lambda e: (e * (e > 1e-3 * e.mean().detach())).mean())((o - t).square()),
+    "not a number": lambda o, t: torch.nan_to_num(mse(o, t)),
+    "an event that is certain": lambda o, t: mse(o, t) * (t < 1e3).all(),
+    "scaled to another loss": lambda o, t: mse(o, t) * (l1(o, t) / mse(o, t)).detach(),
+    "a gradient alone": lambda o, t: mse(o, t) + (mse(o, t).square() - mse(o, t).square().detach()),
+    "a mean straight through": lambda o, t: mse(o + (o.mean(0) - o.mean(0).detach()), t),
+}
+SEPARATE = {
+    "clamped samples": lambda o, t: (o - t).square().mean(-1).clamp(max=0.5).mean(),
+    "a detached loss beside": lambda o, t: mse(o, t) + 2 * l1(o, t).detach(),
+    "a mean over some, at least one": lambda o, t: ((o - t).square().mean(-1) * (t[:, 0] > 0)).sum()
+    / (t[:, 0] > 0).sum().clamp(min=1),
+    "a count that is none": lambda o, t: mse(o, t) / (1 + (t > 2.5).sum()),
+    "weights of the samples by their errors": lambda o, t: ((o - t).square() * (o - t).abs().detach()).mean(),
+    "the largest class taken away": lambda o, t: F.cross_entropy(o - o.amax(-1, keepdim=True).detach(), t.softmax(-1)),
+}
+
+
+def model():
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+
+
+def batch(samples, scale=1.0):
+    return torch.randn(samples, 6) * scale, torch.randn(samples, 4) * scale
+
+
+@pytest.mark.parametrize("case", COUPLED)
+def test_losses_that_couple_samples_elsewhere(case, tmp_path):
+    x, target = batch(8)
+    arguments = {"loss": COUPLED[case], "targets": target, "path": tmp_path / "m.swg"}
+    with pytest.raises(stagewright.ExportError, match=r"depends on the other samples.*test_pieces.py.*whole_batch=True"):
+        stagewright.export(model(), x, **arguments)
+    exported = stagewright.export(model(), x, whole_batch=True, **arguments)
+    assert any(node.batch_dependent for node in exported.graph.nodes)
+
+
+@pytest.mark.parametrize("case", SEPARATE)
+def test_losses_that_do_not(case, tmp_path):
+    net, (x, target) = model(), batch(8)
+    exported = stagewright.export(net, x, loss=SEPARATE[case], targets=target, path=tmp_path / "m.swg")
+    for scale in (0.1, 1.0, 3.0):
+        x, target = batch(8, scale)
+        expected = SEPARATE[case](net(x), target)
+        found, gradients = Interpreter.load(exported).run_in_parts({"input": x, "target": target}, [1, 3, 4])
+        torch.testing.assert_close(found, expected)
+        for name, gradient in zip(dict(net.named_parameters()), torch.autograd.grad(expected, list(net.parameters()))):
+            torch.testing.assert_close(gradients[name], gradient)
+
+
+class Words(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.table, self.head = table, nn.Linear(8, 4)
+
+    def forward(self, ids):
+        return self.head(torch.tanh(self.table(ids)))
+
+
+@pytest.mark.parametrize("table, shape", [(nn.Embedding, (8,)), (nn.EmbeddingBag, (8, 3))])
+@pytest.mark.parametrize("weights", [True, False])
+def test_gradients_divided_by_the_words_of_a_batch(table, shape, weights, tmp_path):
+    ids, target = torch.randint(0, 5, shape), torch.randint(0, 4, (8,))
+    device = "cpu" if weights else "meta"
+
+    def make(**options):
+        kind = {"mode": "sum"} if table is nn.EmbeddingBag else {}
+        return Words(table(5, 8, **kind, **options)).to(device)
+
+    arguments = {"loss": nn.CrossEntropyLoss(), "targets": target, "path": tmp_path / "m.swg", "weights": weights}
+    if weights:
+        stagewright.export(make(), ids, **arguments)
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples"):
+        stagewright.export(make(scale_grad_by_freq=True), ids, **arguments)

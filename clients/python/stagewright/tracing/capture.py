@@ -36,6 +36,7 @@ from .traceable import (
     settled_minima,
     unchecked_distributions,
 )
+from .unrecorded import refuse_backward_hooks, refuse_own_randomness, refused_hooks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +176,7 @@ def _capture(
     keep_slices: bool,
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    _refuse_backward_hooks(model)
+    refuse_backward_hooks(model)
     with _traceable(model, _modules(model, loss), mode, allowed), kept_attributes(model, without=[]):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
@@ -186,7 +187,7 @@ def _capture(
         example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
         wrapper = ModelWithLoss(model, loss, batch_dim, seen.append, keep_slices)
-        program, bounds = _trace_with_attributes(wrapper, example)
+        program, bounds = refuse_own_randomness(lambda: _trace_with_attributes(wrapper, example))
     output, target = seen[-1]
     leaves = [
         (name, leaf) for name, leaf in zip(names, pytree.tree_leaves(example)) if isinstance(leaf, torch.Tensor)
@@ -222,6 +223,7 @@ def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode,
         unchecked_distributions(),
         settled_minima(),
         traceable_ctc(),
+        refused_hooks(),
     ):
         yield
 
@@ -307,14 +309,6 @@ def in_mode(model: nn.Module, training: bool):
 
 def _modules(model: nn.Module, loss: Callable) -> list[nn.Module]:
     return [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
-
-
-def _refuse_backward_hooks(model: nn.Module) -> None:
-    """Hooks on gradients are Python that no graph records."""
-    hooked = [name for name, module in model.named_modules() if module._backward_hooks or module._backward_pre_hooks]
-    hooked += [name for name, parameter in model.named_parameters() if parameter._backward_hooks]
-    if hooked:
-        raise ExportError(f"'{hooked[0]}' has a backward hook, which a graph cannot hold; remove it before export")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,100 @@
+"""Python in a model that no graph records: hooks on gradients, random numbers and counts of its own. None is dropped in
+silence."""
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from unittest import mock
+
+import torch
+from torch import nn
+
+from ..errors import ExportError
+from .places import line_here
+
+
+def refuse_backward_hooks(model: nn.Module) -> None:
+    """Those that the model has before it runs."""
+    hooked = [name for name, module in model.named_modules() if module._backward_hooks or module._backward_pre_hooks]
+    for name, parameter in model.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            hooked.append(name)
+    if hooked:
+        raise ExportError(f"'{hooked[0]}' has a backward hook, which a graph cannot hold; remove it before export")
+
+
+@contextlib.contextmanager
+def refused_hooks() -> Iterator[None]:
+    """While open, values that are computed take no hooks on their gradients."""
+
+    def register_hook(self: torch.Tensor, hook: Callable) -> None:
+        raise ExportError(
+            f"forward registers a hook on a gradient{line_here()}, which a graph cannot hold; compute what it does in forward"
+        )
+
+    with mock.patch.object(torch.Tensor, "register_hook", register_hook):
+        yield
+
+
+def refuse_own_randomness(trace: Callable[[], object]) -> object:
+    """What `trace` gives. ExportError if it draws numbers from the generators of Python or NumPy: the graph has those
+    that were drawn, and every step would compute with them."""
+    before = _generators()
+    result = trace()
+    name = next((name for name, state in _generators().items() if state != before[name]), None)
+    if name is None:
+        return result
+    raise ExportError(
+        f"forward draws random numbers from {name}{_line_that_draws(trace)}; every step would compute with those drawn "
+        "at export: use nn.Dropout, or pass them as an input of the model"
+    )
+
+
+def _generators() -> dict[str, object]:
+    """The states of the generators that are shared by a process."""
+    states: dict[str, object] = {"Python's random": random.getstate()}
+    if "numpy" in sys.modules:
+        kind, keys, *rest = sys.modules["numpy"].random.get_state()
+        states["numpy.random"] = (kind, keys.tobytes(), *rest)
+    return states
+
+
+def _line_that_draws(trace: Callable[[], object]) -> str:
+    """Runs `trace` once more and looks at every function that is called."""
+    lines: list[str] = []
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "c_call" and getattr(argument, "__self__", None) is random._inst:
+            lines.append(line_here())
+
+    previous = sys.getprofile()
+    with _watched_numpy(lambda: lines.append(line_here())):
+        sys.setprofile(look)
+        try:
+            trace()
+        except Exception:
+            pass  # It may take another way with other numbers.
+        finally:
+            sys.setprofile(previous)
+    return lines[0] if lines else ""
+
+
+@contextlib.contextmanager
+def _watched_numpy(called: Callable[[], None]) -> Iterator[None]:
+    """While open, functions of numpy.random tell when they are called; the profiler does not see them."""
+    numpy_random = sys.modules.get("numpy.random")
+
+    def watched(function: Callable) -> Callable:
+        def call(*args: object, **kwargs: object) -> object:
+            called()
+            return function(*args, **kwargs)
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        for name, value in vars(numpy_random).copy().items() if numpy_random else ():
+            if name.islower() and getattr(value, "__self__", None) is numpy_random.mtrand._rand:
+                stack.enter_context(mock.patch.object(numpy_random, name, watched(value)))
+        yield

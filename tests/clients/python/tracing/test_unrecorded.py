@@ -1,0 +1,59 @@
+"""Python that no graph records is refused with its line, not dropped."""
+
+import random
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import stagewright
+
+
+class Body(nn.Module):
+    def __init__(self, step):
+        super().__init__()
+        self.inner, self.head, self.step = nn.Linear(4, 4), nn.Linear(4, 4), step
+
+    def forward(self, x):
+        return self.head(self.step(self.inner(x)))
+
+
+def hooked(y):
+    y.register_hook(lambda gradient: gradient * 3)
+    return y
+
+
+def skipped(y):
+    return y if random.random() < 0.5 else y * 2
+
+
+def noisy(y):
+    return y * torch.from_numpy((numpy.random.rand(4) > 0.5).astype(numpy.float32))
+
+
+@pytest.mark.parametrize(
+    "step, message",
+    [
+        (hooked, r"hook on a gradient \(.*test_unrecorded.py:\d+: y.register_hook"),
+        (skipped, r"from Python's random \(.*test_unrecorded.py:\d+: return y if random.random.*as an input"),
+        (noisy, r"from numpy.random \(.*test_unrecorded.py:\d+: return y \* torch.from_numpy.*as an input"),
+    ],
+)
+def test_what_forward_does_beside_the_graph(step, message, tmp_path):
+    with pytest.raises(stagewright.ExportError, match=message):
+        stagewright.export(Body(step), torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_hook_that_a_parameter_runs_after_its_gradient(tmp_path):
+    model = Body(lambda y: y)
+    model.head.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    with pytest.raises(stagewright.ExportError, match="'head.weight' has a backward hook"):
+        stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+
+
+def test_generators_that_forward_leaves_alone_are_left_alone(tmp_path):
+    before, of_numpy = random.getstate(), numpy.random.get_state()[1].copy()
+    stagewright.export(Body(torch.tanh), torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+    assert random.getstate() == before and (numpy.random.get_state()[1] == of_numpy).all()

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/steady_now.h"
 #include "common/channel/address.h"
 #include "common/log/log.h"
 #include "planner_service/access/roles.h"
@@ -250,9 +251,9 @@ class RunningServer : public PlannerServer {
   void Tick() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stopping_; })) {
-      jobs_->Tick(absl::Now());
+      jobs_->Tick(SteadyNow());
       profiling_->Tick();
-      links_->Tick(absl::Now());
+      links_->Tick(SteadyNow());
       ShowStore(jobs_->CheckWritable());
       if (metrics_ != nullptr) metrics_->Sample(Sample());
     }

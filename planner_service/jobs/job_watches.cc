@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/jobs/job_proto.h"
 
 namespace stagewright {

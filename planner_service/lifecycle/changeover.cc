@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/lifecycle/job_growth.h"
 #include "planner_service/lifecycle/measurements.h"
 #include "planner_service/runs/worker_messages.h"

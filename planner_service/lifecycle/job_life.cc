@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/job_state.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/changeover.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "common/topology/preset_device.h"
 #include "common/training/field_check.h"
 #include "common/wire/topology_proto.h"

@@ -5,8 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/base/steady_now.h"
 #include "common/base/units.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/lifecycle/measurements.h"
 #include "planner_service/runs/worker_messages.h"
 

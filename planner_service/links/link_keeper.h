@@ -36,7 +36,7 @@ class LinkKeeper {
   Store* const store_;
   const absl::Duration patience_;
   absl::Mutex mutex_;
-  std::optional<LinkTable> newest_ ABSL_GUARDED_BY(mutex_);  // That the store has not been told.
+  std::optional<LinkTable> newest_ ABSL_GUARDED_BY(mutex_);  // Waits for the store.
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 
 namespace stagewright {
 namespace {

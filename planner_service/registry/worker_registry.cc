@@ -4,7 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/topology_proto.h"
 
 namespace stagewright {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "common/wire/limits.h"
 #include "planner_service/jobs/job_proto.h"

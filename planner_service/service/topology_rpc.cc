@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/topology_proto.h"
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_links.h"

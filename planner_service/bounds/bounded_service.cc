@@ -1,4 +1,4 @@
-#include "planner_service/service/bounded_service.h"
+#include "planner_service/bounds/bounded_service.h"
 
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/wire/message_memory.h"
-#include "planner_service/service/rpc.h"
 
 namespace stagewright {
 namespace {
@@ -39,10 +38,10 @@ bool Fits(const google::protobuf::Descriptor* type, grpc_byte_buffer* request, s
 // Answers every call of a method alike, and makes nothing of its request.
 class Refusal : public grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  explicit Refusal(const absl::Status& status)
-      : CallbackUnaryHandler([status = ToGrpc(status)](grpc::CallbackServerContext* context,
-                                                       const grpc::ByteBuffer* /*request*/,
-                                                       grpc::ByteBuffer* /*response*/) {
+  explicit Refusal(const grpc::Status& status)
+      : CallbackUnaryHandler([status](grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* /*request*/,
+                                      grpc::ByteBuffer* /*response*/) {
           grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
           reactor->Finish(status);
           return reactor;
@@ -55,9 +54,9 @@ class BoundedHandler : public MethodHandler {
       : inner_(inner),
         type_(type),
         most_(most),
-        refusal_(absl::ResourceExhaustedError(
-            absl::StrCat("the request would take more than ", most >> 20,
-                         " MiB of memory: it has far more parts than contents"))) {}
+        refusal_(grpc::Status(
+            kRefused, absl::StrCat("the request would take more than ", most >> 20,
+                                   " MiB of memory: it has far more parts than contents"))) {}
 
   void* Deserialize(grpc_call* call, grpc_byte_buffer* request, grpc::Status* status,
                     void** data) override {

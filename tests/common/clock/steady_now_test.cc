@@ -1,4 +1,4 @@
-#include "common/base/steady_now.h"
+#include "common/clock/steady_now.h"
 
 #include <gtest/gtest.h>
 

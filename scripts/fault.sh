@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The long forms of tests/fault, in the release preset: planners and workers that are killed, stopped, cut off and ended while
-# clients write and jobs train, at random points of a seed. Prints a Markdown table; fails if anything was lost.
+# clients write and jobs train, at random points of a seed. Prints a Markdown table; fails if anything was lost. `workers`,
+# `planner` and `leader` say every 20 faults what is known, and print their table also when they are interrupted.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/channel/credentials.h"
+#include "planner_service/bounds/bounded_service.h"
 #include "planner_service/election/channel_pool.h"
 #include "planner_service/election/relay.h"
 #include "planner_service/service/rpc.h"
@@ -41,7 +42,12 @@ class RelayingFollower : public Follower {
     builder.AddListeningPort(listen, ListeningCredentials(options_.tls), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
-    if (options_.planner != nullptr) builder.RegisterService(options_.planner->service());
+    RefuseCompression(builder);
+    if (options_.planner != nullptr) {
+      planning_ = options_.planner->MakeService(
+          (static_cast<size_t>(options_.max_message_mib) << 20) * kMostMemoryOfRequest);
+      builder.RegisterService(planning_.get());
+    }
     builder.RegisterCallbackGenericService(&relay_);
     builder.SetOption(WithoutReflection());  // The leader answers, to whom it may.
     server_ = builder.BuildAndStart();
@@ -103,6 +109,7 @@ class RelayingFollower : public Follower {
   }
 
   const FollowerOptions options_;
+  std::unique_ptr<grpc::Service> planning_;  // Outlives the server.
   const std::shared_ptr<grpc::ChannelCredentials> leader_credentials_;
   absl::Mutex mutex_;
   std::string leader_ ABSL_GUARDED_BY(mutex_);

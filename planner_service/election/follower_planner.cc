@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/bounds/bounded_service.h"
 #include "planner_service/election/answered_here.h"
 #include "planner_service/service/planner_rpc.h"
 
@@ -18,12 +19,7 @@ constexpr int64_t kCachedBytes = 0;
 class CheckedRpc : public PlannerRpc {
  public:
   template <typename... Parts>
-  explicit CheckedRpc(const Door* door, Parts... parts) : PlannerRpc(parts...), door_(door) {
-    const auto* service =
-        v1::PlanRequest::descriptor()->file()->FindServiceByName("PlannerService");
-    for (int i = 0; i < service->method_count(); ++i)
-      if (!FollowersAnswer(NameOf(service->method(i)->name()))) MarkMethodGeneric(i);
-  }
+  explicit CheckedRpc(const Door* door, Parts... parts) : PlannerRpc(parts...), door_(door) {}
 
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
@@ -99,7 +95,10 @@ class PoolPlanner : public FollowerPlanner {
             [] { return int64_t{0}; }, kCachedBytes),
         pool_(threads, queue) {}
 
-  grpc::Service* service() override { return &rpc_; }
+  std::unique_ptr<grpc::Service> MakeService(size_t most_memory) override {
+    return std::make_unique<BoundedService>(v1::PlannerService::service_full_name(), &rpc_,
+                                            most_memory, FollowersAnswer);
+  }
   void CloseStreams() override { streams_.CloseAll(); }
 
  private:
@@ -109,7 +108,8 @@ class PoolPlanner : public FollowerPlanner {
   OpenStreams streams_;
   PlanCache cache_;  // Outlives the pool, whose threads answer to it.
   PlanningPool pool_;
-  CheckedRpc rpc_{door_.get(), &pool_, &cache_, &streams_, nullptr, ServerFigures(), &profiles_};
+  WithHandlers<CheckedRpc> rpc_{door_.get(), &pool_,          &cache_,   &streams_,
+                                nullptr,     ServerFigures(), &profiles_};
 };
 
 }  // namespace

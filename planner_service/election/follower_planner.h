@@ -20,8 +20,8 @@ class FollowerPlanner {
   virtual ~FollowerPlanner() = default;
 
   // The methods that FollowersAnswer names, for those whom the door lets in; all others are left to
-  // a generic service. The planner outlives it.
-  virtual grpc::Service* service() = 0;
+  // a generic service. No request may take more memory. The planner outlives it.
+  virtual std::unique_ptr<grpc::Service> MakeService(size_t most_memory) = 0;
   // Ends streams, so that the server may end.
   virtual void CloseStreams() = 0;
 };

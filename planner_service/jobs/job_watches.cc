@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/jobs/job_proto.h"
 
 namespace stagewright {
@@ -66,19 +67,19 @@ bool JobWatches::AwaitDue(int64_t& job) {
         std::min_element(jobs_.begin(), jobs_.end(),
                          [](const auto& a, const auto& b) { return a.second.due < b.second.due; });
     const absl::Time due = next == jobs_.end() ? absl::InfiniteFuture() : next->second.due;
-    if (due <= absl::Now()) {
+    if (due <= SteadyNow()) {
       next->second.due = absl::InfiniteFuture();
-      next->second.told = absl::Now();
+      next->second.told = SteadyNow();
       job = next->first;
       return true;
     }
     woken_ = false;
-    mutex_.AwaitWithDeadline(absl::Condition(
-                                 +[](JobWatches* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                                   return self->stopping_ || self->woken_;
-                                 },
-                                 this),
-                             due);
+    mutex_.AwaitWithTimeout(absl::Condition(
+                                +[](JobWatches* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                                  return self->stopping_ || self->woken_;
+                                },
+                                this),
+                            due - SteadyNow());
   }
   return false;
 }
@@ -100,7 +101,7 @@ void JobWatches::Tell(int64_t number) {
   if (!job.ok()) {  // The store may not answer now.
     absl::MutexLock lock(&mutex_);
     if (const auto it = jobs_.find(number); it != jobs_.end())
-      it->second.due = std::min(it->second.due, absl::Now() + kAgain);
+      it->second.due = std::min(it->second.due, SteadyNow() + kAgain);
     return;
   }
   Snapshot snapshot;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/lifecycle/job_growth.h"
 #include "planner_service/lifecycle/measurements.h"
 #include "planner_service/runs/worker_messages.h"
@@ -34,7 +35,7 @@ bool Hold(JobRecords& records, JobRecord& record) {
   if (!due.has_value()) return false;
   if (asynchronous) {
     record.changeover->agreed.clear();
-    record.changeover->agreed_by = absl::Now() + kAgreeWithin;
+    record.changeover->agreed_by = SteadyNow() + kAgreeWithin;
   }
   records.SendToAll(record, asynchronous ? OfferMessage(record.job, *due)
                                          : CheckpointMessage(record.job, *due, /*hold=*/true));
@@ -130,14 +131,14 @@ void FailHold(JobRecords& records, JobRecord& record, bool again, const std::str
   if (again && record.changeover->tries++ < kMostTries && Hold(records, record)) return;
   const bool leaves = !record.changeover->leaves.empty();
   const bool makes_room = record.changeover->room_for.has_value();
-  record.leave_after = absl::Now() + kTryToLeaveAgain;
+  record.leave_after = SteadyNow() + kTryToLeaveAgain;
   if (leaves) {
     record.job.Warn(absl::StrCat("it could not leave ", record.changeover->leaves, ": ", why));
   } else if (makes_room) {
     record.job.Warn(
         absl::StrCat("it could not make room for ", record.changeover->room_text, ": ", why));
   } else if (!record.changeover->grows.empty()) {
-    NoteNotGrown(records, record, why, absl::Now());
+    NoteNotGrown(records, record, why, SteadyNow());
   } else {
     record.job.Warn(absl::StrCat("it keeps its plan: ", why));
   }

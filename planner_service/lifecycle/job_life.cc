@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/job_state.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/changeover.h"
@@ -133,7 +134,7 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
     return absl::OkStatus();
   }
   // Workers run on without us; those that are back in time carry on under the same generation.
-  record.run.emplace(job, absl::Now());
+  record.run.emplace(job, SteadyNow());
   record.run->recovered = true;
   for (const auto& [worker, devices] : record.run->workers())
     record.run->Lose(worker, record.workers_back_by);
@@ -216,11 +217,11 @@ absl::Status JobLife::Delete(int64_t number) {
 
 void JobLife::ForgetOld(absl::Time now) {
   if (suspended_ || now < forget_again_) return;
-  const absl::Time begun = absl::Now();
+  const absl::Time begun = SteadyNow();
   while (true) {
     const int64_t number = OldestExpired(records_.ended(), options_.keep, now);
     if (number < 0) break;
-    if (absl::Now() - begun > kForgetFor) return;  // The others with the next tick.
+    if (SteadyNow() - begun > kForgetFor) return;  // The others with the next tick.
     // A store that fails is tried again; the others would fail, too.
     if (!Delete(number).ok()) break;
   }
@@ -304,7 +305,7 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
   return response;
 }
 
-absl::Time JobLife::Now() const { return std::max(absl::Now(), ticked_); }
+absl::Time JobLife::Now() const { return std::max(SteadyNow(), ticked_); }
 
 void JobLife::End(JobRecord& record, JobState state, const std::string& message) {
   Job& job = record.job;
@@ -342,7 +343,7 @@ void JobLife::EndRun(JobRecord& record, const v1::ConnectResponse& message,
 
 absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
                                           const WorkerRegistry::Sink& sink) {
-  ASSIGN_OR_RETURN(const int64_t session, registry_->Register(message, sink, absl::Now()));
+  ASSIGN_OR_RETURN(const int64_t session, registry_->Register(message, sink, SteadyNow()));
   const std::string& worker = message.worker();
   v1::ConnectResponse welcome;
   welcome.mutable_registered()->set_heartbeat_interval_ns(
@@ -496,21 +497,21 @@ void JobLife::OnPrepared(JobRecord& record, const std::string& worker,
 void JobLife::OnConnected(JobRecord& record, const std::string& worker) {
   Job& job = record.job;
   Run& run = *record.run;
-  if (!run.Connect(worker, absl::Now())) return;
+  if (!run.Connect(worker, SteadyNow())) return;
   record.unwritten.reset();
   job.metrics.total_steps = run.total_steps();
-  record.start_took = absl::Now() - run.begun();
+  record.start_took = SteadyNow() - run.begun();
   record.growth_pauses.NoteRun(options_.growth_pause, Now());
   if (!record.history.empty()) {
     record.history.DropAfter(run.first_step());
-    record.write_steps = absl::Now();  // With the transition: the store must not know them either.
+    record.write_steps = SteadyNow();  // With the transition: the store must not know them either.
   }
   const int64_t again = std::max<int64_t>(job.metrics.step - run.first_step(), 0);
   records_.Transition(record, JobState::kRunning,
                       GoesOn(job) ? absl::StrCat("goes on after step ", run.first_step(), "; ",
                                                  again, " steps are done again")
                                   : "");
-  BeginMeasuring(record, absl::Now());
+  BeginMeasuring(record, SteadyNow());
   BeginLooking(record, Now());
   records_.SendToAll(record, StartMessage(job));
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
+#include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
@@ -161,9 +162,9 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
                                  profile = std::move(profile), context = std::move(context)] {
     absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
     std::shared_ptr<const JobPlan> kept;
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     auto plan = PlanJobTightly(*request, *cluster, *profile, options_.default_planner, *context);
-    CountSearch(*request, plan.status(), absl::Now() - start);
+    CountSearch(*request, plan.status(), SteadyNow() - start);
     if (plan.ok()) {
       planned = ToProto(*plan, *cluster);
       kept = std::make_shared<const JobPlan>(*std::move(plan));
@@ -172,7 +173,7 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
     }
     PlanSource source(*cluster, *profile);
     absl::MutexLock lock(&mutex_);
-    CatchUp(absl::Now());
+    CatchUp(SteadyNow());
     --planning_;
     if (kept != nullptr) life_.KeepPlan(number, std::move(source), std::move(kept));
     life_.OnPlanned(number, generation, std::move(planned));
@@ -188,9 +189,9 @@ absl::Status JobManager::StartAhead(const Job& job, std::shared_ptr<const Cluste
   RETURN_IF_ERROR(ahead_pool_.Submit([this, number = job.number, request = job.request,
                                       cluster = std::move(cluster), profile = std::move(profile),
                                       context = std::move(context)] {
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     auto plan = PlanJobTightly(*request, *cluster, *profile, options_.default_planner, *context);
-    const absl::Duration took = absl::Now() - start;
+    const absl::Duration took = SteadyNow() - start;
     const absl::Status status = plan.status();
     auto kept = plan.ok() ? std::make_shared<const JobPlan>(*std::move(plan)) : nullptr;
     PlanSource source(*cluster, *profile);
@@ -210,7 +211,7 @@ absl::Status JobManager::StartReplanner(ReplanProblem problem) {
       pool_->Submit([this, problem = std::make_shared<const ReplanProblem>(std::move(problem))] {
         auto result = PlanAnew(*problem, options_.default_planner);
         absl::MutexLock lock(&mutex_);
-        CatchUp(absl::Now());
+        CatchUp(SteadyNow());
         --planning_;
         life_.EndGrowth(*problem, std::move(result));
       }));
@@ -224,7 +225,7 @@ absl::Status JobManager::Recover() {
   RETURN_IF_ERROR(life_.Recover());
   // Where there were jobs, there were workers, which come back.
   if (life_.records().live().size() + life_.records().ended().size() > 0)
-    workers_back_by_ = absl::Now() + options_.recovery_timeout;
+    workers_back_by_ = SteadyNow() + options_.recovery_timeout;
   return absl::OkStatus();
 }
 
@@ -240,7 +241,7 @@ absl::Status JobManager::Place(Submission& submission) const {
   if (life_.Knows(submission.request_id) || !(submission.plan.has_value() || planned))
     return job.status();
   const std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
-  const absl::Duration come_back = workers_back_by_ - std::max(absl::Now(), ticked_);
+  const absl::Duration come_back = workers_back_by_ - std::max(SteadyNow(), ticked_);
   const auto wait_for = [&, &events = worker_events_](const std::vector<std::string>& wanted) {
     return MayComeBack(wanted, devices, events) ? come_back : absl::ZeroDuration();
   };
@@ -266,7 +267,7 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
   std::optional<Job> submitted;
   {
     absl::MutexLock lock(&mutex_);
-    CatchUp(absl::Now());
+    CatchUp(SteadyNow());
     RETURN_IF_ERROR(Place(submission));
     ASSIGN_OR_RETURN(const int64_t number, life_.Submit(*std::move(submission.job), request_id,
                                                         submission.digest, client));
@@ -324,7 +325,7 @@ absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::s
   std::optional<Job> cancelled;
   {
     absl::MutexLock lock(&mutex_);
-    CatchUp(absl::Now());
+    CatchUp(SteadyNow());
     ASSIGN_OR_RETURN(const int64_t number, NumberOf(life_, name));
     RETURN_IF_ERROR(life_.Cancel(number, request_id));
     if (const JobRecord* live = LiveOf(life_, number)) cancelled = ShownJob(*live);
@@ -371,7 +372,7 @@ void JobManager::Replan(const v1::ReplanJobRequest& request,
     absl::StatusOr<v1::ReplanJobResponse> response = absl::UnknownError("not planned");
     {
       absl::MutexLock lock(&mutex_);
-      CatchUp(absl::Now());
+      CatchUp(SteadyNow());
       --planning_;
       response = life_.EndReplan(*problem, std::move(result), apply);
     }
@@ -393,7 +394,7 @@ absl::StatusOr<v1::Worker> JobManager::SetAvailability(
       return WrongField("", "availability", "must be OPEN, CORDONED or DRAINING");
   }
   absl::MutexLock lock(&mutex_);
-  CatchUp(absl::Now());
+  CatchUp(SteadyNow());
   return life_.SetAvailability(request.name(), request.availability());
 }
 
@@ -513,7 +514,7 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
                                              const WorkerRegistry::Sink& sink) {
   // Under the lock, so that devices of a job that runs on cannot be given to another one first.
   absl::MutexLock lock(&mutex_);
-  CatchUp(absl::Now());
+  CatchUp(SteadyNow());
   auto session = life_.Register(message, sink);
   if (session.ok())
     NoteWorker(EventKind::kWorkerConnected, message.worker(),
@@ -529,7 +530,7 @@ void JobManager::NoteLost(const std::string& worker, const std::string& why, boo
 bool JobManager::OnLost(const std::string& worker, int64_t session, const std::string& why) {
   // Under the lock, so that the loss comes before whatever the worker's next session does.
   absl::MutexLock lock(&mutex_);
-  CatchUp(absl::Now());
+  CatchUp(SteadyNow());
   if (!registry_->Unregister(worker, session)) return false;
   NoteLost(worker, why, /*silent=*/false);
   return true;
@@ -537,7 +538,7 @@ bool JobManager::OnLost(const std::string& worker, int64_t session, const std::s
 
 void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
   absl::MutexLock lock(&mutex_);
-  CatchUp(absl::Now());
+  CatchUp(SteadyNow());
   life_.OnMessage(worker, message);
 }
 

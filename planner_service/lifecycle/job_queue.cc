@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
+#include "common/clock/steady_now.h"
 #include "common/topology/preset_device.h"
 #include "common/training/field_check.h"
 #include "common/wire/topology_proto.h"
@@ -450,7 +451,7 @@ void JobLife::TryStart(JobRecord& record) {
     return;
   }
   ++job.generation;
-  record.run.emplace(job, absl::Now());
+  record.run.emplace(job, SteadyNow());
   job.preempted = false;
   job.preempted_devices = 0;
   job.most_devices = std::max(job.most_devices, static_cast<int32_t>(job.devices.size()));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/units.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/lifecycle/measurements.h"
 #include "planner_service/runs/worker_messages.h"
 
@@ -70,9 +71,9 @@ void ReportStep(JobRecords& records, JobRecord& record, const StepShare& step) {
         static_cast<double>(job.request->mini_batch) * 1e9 / static_cast<double>(figures.time);
   }
   const auto due =
-      run.checkpoints().Announce(figures.step, figures.time, run.total_steps(), absl::Now());
+      run.checkpoints().Announce(figures.step, figures.time, run.total_steps(), SteadyNow());
   if (due.has_value()) records.SendToAll(record, CheckpointMessage(job, *due));
-  WatchDrift(records, record, absl::Now());
+  WatchDrift(records, record, SteadyNow());
   records.AnnounceChange(job);
 }
 
@@ -156,7 +157,7 @@ std::optional<std::string> NoteShard(JobRecords& records, JobRecord& record,
     if (!skipped && NeedsCheckpoint(job, share.step))
       return absl::StrCat(kCheckpoint, share.step, " could not be written: ", share.error);
   }
-  const auto written = record.run->checkpoints().Add(share, absl::Now());
+  const auto written = record.run->checkpoints().Add(share, SteadyNow());
   if (!written.has_value()) return std::nullopt;
   if (written->error.empty()) {
     // The worker that merges the final checkpoint, too: it waits for the manifest then.

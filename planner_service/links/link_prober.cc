@@ -12,7 +12,6 @@
 namespace stagewright {
 namespace {
 
-constexpr char kKey[] = "links";
 // A worker that gave up its probe for a job is likely to have more of them.
 constexpr absl::Duration kPause = absl::Seconds(2);
 // Below this part of what the cores allow, other programs disturbed a crowd. What they disturb is
@@ -109,12 +108,12 @@ absl::StatusOr<CrowdFigure> CrowdFigureOf(const std::vector<v1::DeviceProbe>& pr
 }  // namespace
 
 absl::Status LinkProber::Recover() {
-  const auto stored = store_->Read(kKey);
+  const auto stored = store_->Read(LinkKeeper::kKey);
   if (absl::IsNotFound(stored.status())) return absl::OkStatus();
   RETURN_IF_ERROR(stored.status());
   v1::MeasuredLinks measured;
   if (!measured.ParseFromString(*stored))
-    return absl::DataLossError(absl::StrCat("store: entry ", kKey, " is damaged"));
+    return absl::DataLossError(absl::StrCat("store: entry ", LinkKeeper::kKey, " is damaged"));
   registry_->SetLinks(FromProto(measured));
   return absl::OkStatus();
 }
@@ -261,7 +260,8 @@ void LinkProber::End(const absl::Status& status, absl::Time now) {
     } else {
       NotePair(status, now, table);
     }
-    Keep(std::move(table));
+    keeper_.Keep(table);
+    registry_->SetLinks(std::move(table));
   }
   running_.reset();
   Advance(now);
@@ -314,12 +314,6 @@ std::string LinkProber::HostOf(const std::string& worker) const {
     if (device.worker == worker) return device.host_address;
   }
   return "";
-}
-
-void LinkProber::Keep(LinkTable table) {
-  // What the store loses is measured again after a restart.
-  store_->Write({{kKey, ToProto(table).SerializeAsString()}}).IgnoreError();
-  registry_->SetLinks(std::move(table));
 }
 
 }  // namespace stagewright

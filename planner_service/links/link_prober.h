@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/links/link_keeper.h"
 #include "planner_service/links/probes.h"
 #include "planner_service/registry/worker_registry.h"
 #include "planner_service/store/store.h"
@@ -25,13 +26,15 @@
 
 namespace stagewright {
 
-// Thread-safe. Store and registry outlive it; the registry has the figures.
+// Thread-safe, and no call but Recover waits for the store, which gets figures in the background.
+// Store and registry outlive it; the registry has the figures.
 class LinkProber {
  public:
   // A probe that takes longer has failed.
   static constexpr absl::Duration kPatience = absl::Seconds(10);
 
-  LinkProber(Store* store, WorkerRegistry* registry) : store_(store), registry_(registry) {}
+  LinkProber(Store* store, WorkerRegistry* registry)
+      : store_(store), registry_(registry), keeper_(store) {}
 
   // Loads what was measured before. DATA_LOSS if that is damaged.
   absl::Status Recover();
@@ -77,10 +80,10 @@ class LinkProber {
   // The probe under way once more, in a while: programs of this machine disturbed it. Not for ever.
   void TryAgain(const std::string& host, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string HostOf(const std::string& worker) const;
-  void Keep(LinkTable table) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Store* const store_;
   WorkerRegistry* const registry_;
+  LinkKeeper keeper_;
   mutable absl::Mutex mutex_;
   std::optional<Running> running_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> again_ ABSL_GUARDED_BY(mutex_);  // Names of probes.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 
 namespace stagewright {
 namespace {
@@ -106,10 +107,10 @@ absl::Status JobRecords::WriteJob(JobRecord& record) {
 void JobRecords::Hold(JobRecord& record, const absl::Status& why) {
   if (trouble_.ok()) {
     pause_ = kFirstPause;
-    retry_ = absl::Now() + pause_;
+    retry_ = SteadyNow() + pause_;
   }
   trouble_ = why;
-  if (!record.unstored.has_value()) record.unstored = absl::Now();
+  if (!record.unstored.has_value()) record.unstored = SteadyNow();
 }
 
 void JobRecords::Release(JobRecord& record, absl::Time now) {
@@ -191,7 +192,7 @@ void JobRecords::AnnounceChange(Job& job) {
 }
 
 void JobRecords::WriteStepsSoon(JobRecord& record) {
-  record.write_steps = std::min(record.write_steps, absl::Now() + kWriteEvery);
+  record.write_steps = std::min(record.write_steps, SteadyNow() + kWriteEvery);
 }
 
 void JobRecords::WriteSteps(JobRecord& record) {
@@ -200,7 +201,7 @@ void JobRecords::WriteSteps(JobRecord& record) {
                                                : store_.WriteSteps(record.job, record.history);
   const bool written = status.ok();
   record.write_job = record.write_job && !written;
-  record.write_steps = written ? absl::InfiniteFuture() : absl::Now() + kWriteEvery;
+  record.write_steps = written ? absl::InfiniteFuture() : SteadyNow() + kWriteEvery;
 }
 
 void JobRecords::WriteLogs() {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/topology_proto.h"
 
 namespace stagewright {
@@ -400,7 +401,8 @@ v1::Worker WorkerRegistry::Describe(const Worker& worker) const {
   out.set_address(registration.host_address());
   out.set_availability(worker.availability);
   if (registration.has_gpu_machine()) *out.mutable_gpu_machine() = registration.gpu_machine();
-  out.mutable_last_heartbeat_time()->set_seconds(absl::ToUnixSeconds(worker.last_heard));
+  out.mutable_last_heartbeat_time()->set_seconds(
+      absl::ToUnixSeconds(OnTheClock(worker.last_heard)));
   for (int i = 0; i < registration.devices_size(); ++i) {
     const v1::Device& device = registration.devices(i);
     v1::WorkerDevice* entry = out.add_devices();
@@ -411,7 +413,7 @@ v1::Worker WorkerRegistry::Describe(const Worker& worker) const {
     entry->set_ending(worker.held[static_cast<size_t>(i)].ending);
     const auto* kept = quarantine_.Find(absl::StrCat(registration.worker(), "/", device.name()));
     if (kept == nullptr) continue;
-    entry->mutable_quarantined_until()->set_seconds(absl::ToUnixSeconds(kept->until));
+    entry->mutable_quarantined_until()->set_seconds(absl::ToUnixSeconds(OnTheClock(kept->until)));
     entry->set_quarantine_reason(kept->why);
   }
   return out;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "common/wire/limits.h"
 #include "planner_service/jobs/job_proto.h"
@@ -65,7 +66,7 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     RETURN_IF_ERROR(status);
     if (worker_.empty())
       return absl::FailedPreconditionError("the first message of a worker must be `register`");
-    if (!registry_->Heartbeat(worker_, session_, absl::Now())) {
+    if (!registry_->Heartbeat(worker_, session_, SteadyNow())) {
       return absl::UnavailableError(
           absl::StrCat("worker ", worker_, " was silent for too long; it must register again"));
     }
@@ -74,9 +75,9 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     if (incoming_.has_operators_profiled()) {
       profiling_->OnProfiled(worker_, incoming_.operators_profiled());
     } else if (incoming_.has_probe_ready()) {
-      links_->OnReady(worker_, incoming_.probe_ready(), absl::Now());
+      links_->OnReady(worker_, incoming_.probe_ready(), SteadyNow());
     } else if (incoming_.has_links_probed()) {
-      links_->OnProbed(worker_, incoming_.links_probed(), absl::Now());
+      links_->OnProbed(worker_, incoming_.links_probed(), SteadyNow());
     } else {
       jobs_->OnMessage(worker_, incoming_);
     }
@@ -96,14 +97,14 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     if (!session.ok()) return session.status();
     worker_ = message.worker();
     session_ = *session;
-    links_->OnRegistered(message, absl::Now());
+    links_->OnRegistered(message, SteadyNow());
     return absl::OkStatus();
   }
 
   void Leave(const std::string& why) {
     if (worker_.empty() || !jobs_->OnLost(worker_, session_, why)) return;
     profiling_->OnLost(worker_);
-    links_->OnLost(worker_, absl::Now());
+    links_->OnLost(worker_, SteadyNow());
   }
 
   grpc::CallbackServerContext* const context_;

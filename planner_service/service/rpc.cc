@@ -71,6 +71,11 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(code, detailed.message(), detailed.SerializeAsString());
 }
 
+void RefuseCompression(grpc::ServerBuilder& builder) {
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+}
+
 std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection() {
   class Option : public grpc::ServerBuilderOption {
     void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}

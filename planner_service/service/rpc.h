@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/support/status.h>
 
 #include <functional>
@@ -32,6 +33,10 @@ absl::Status MoveTo(absl::StatusOr<T> from, T* to) {
 // For ServerBuilder::SetOption. A program that has gRPC's reflection has it in all of its servers,
 // also where callers need no role, and where others than theirs answer.
 std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection();
+
+// Has a server answer compressed messages with UNIMPLEMENTED: what comes of them may take a
+// thousand times the bytes that a caller sends, and no client of ours compresses.
+void RefuseCompression(grpc::ServerBuilder& builder);
 
 // Streams that would outlive Server::Shutdown(), which waits for every reactor. Thread-safe.
 class OpenStreams {

@@ -17,8 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/channel/address.h"
+#include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "planner_service/access/roles.h"
+#include "planner_service/bounds/bounded_service.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
 #include "planner_service/profiles/profile_store.h"
@@ -129,14 +131,16 @@ class RunningServer : public PlannerServer {
     RETURN_IF_ERROR(jobs_->Recover());
     for (const std::string& note : jobs_->notes()) notes_.push_back(note);
     profiling_ = std::make_unique<Profiling>(profiles_.get(), &registry_);
-    planner_rpc_ = std::make_unique<PlannerRpc>(
+    planner_rpc_ = std::make_unique<WithHandlers<PlannerRpc>>(
         pool_.get(), cache_.get(), &streams_, metrics_.get(),
         [this](v1::GetServerResponse& response) { Describe(response); }, profiles_.get());
-    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &streams_, door_.get());
-    profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_, door_.get());
-    worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), profiling_.get(), &registry_,
-                                              links_.get(), &streams_, door_.get());
-    topology_rpc_ = std::make_unique<TopologyRpc>(&registry_, links_.get(), door_.get());
+    job_rpc_ = std::make_unique<WithHandlers<JobRpc>>(jobs_.get(), &streams_, door_.get());
+    profile_rpc_ =
+        std::make_unique<WithHandlers<ProfileRpc>>(profiling_.get(), &streams_, door_.get());
+    worker_rpc_ = std::make_unique<WithHandlers<WorkerRpc>>(
+        jobs_.get(), profiling_.get(), &registry_, links_.get(), &streams_, door_.get());
+    topology_rpc_ =
+        std::make_unique<WithHandlers<TopologyRpc>>(&registry_, links_.get(), door_.get());
     RETURN_IF_ERROR(ListenToAll());
     ticker_ = std::thread([this] { Tick(); });
     return absl::OkStatus();
@@ -176,11 +180,11 @@ class RunningServer : public PlannerServer {
       grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     });
     const std::vector<std::pair<std::string, grpc::Service*>> services = {
-        {v1::PlannerService::service_full_name(), planner_rpc_.get()},
-        {v1::JobService::service_full_name(), job_rpc_.get()},
-        {v1::ProfileService::service_full_name(), profile_rpc_.get()},
-        {v1::WorkerService::service_full_name(), worker_rpc_.get()},
-        {v1::TopologyService::service_full_name(), topology_rpc_.get()}};
+        Bound(v1::PlannerService::service_full_name(), planner_rpc_.get()),
+        Bound(v1::JobService::service_full_name(), job_rpc_.get()),
+        Bound(v1::ProfileService::service_full_name(), profile_rpc_.get()),
+        Bound(v1::WorkerService::service_full_name(), worker_rpc_.get()),
+        Bound(v1::TopologyService::service_full_name(), topology_rpc_.get())};
     if (options_.worker_listen.empty()) {
       RETURN_IF_ERROR(Listen(options_.listen, services));
     } else {
@@ -193,6 +197,14 @@ class RunningServer : public PlannerServer {
     }
     address_ = ports_.front().address;
     return absl::OkStatus();
+  }
+
+  template <typename Service>
+  std::pair<std::string, grpc::Service*> Bound(const char* name, WithHandlers<Service>* service) {
+    const size_t most =
+        (static_cast<size_t>(options_.max_message_mib) << 20) * kMostMemoryOfRequest;
+    bounded_.push_back(std::make_unique<BoundedService>(name, service, most));
+    return {name, bounded_.back().get()};
   }
 
   absl::Status Listen(const std::string& listen,
@@ -212,6 +224,7 @@ class RunningServer : public PlannerServer {
     builder.AddListeningPort(listen, door_->credentials(), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
+    RefuseCompression(builder);
     for (const auto& service : services) builder.RegisterService(service.second);
     if (std::all_of(services.begin(), services.end(),
                     [](const auto& service) { return IsForWorkers(service.first); }))
@@ -250,9 +263,9 @@ class RunningServer : public PlannerServer {
   void Tick() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stopping_; })) {
-      jobs_->Tick(absl::Now());
+      jobs_->Tick(SteadyNow());
       profiling_->Tick();
-      links_->Tick(absl::Now());
+      links_->Tick(SteadyNow());
       ShowStore(jobs_->CheckWritable());
       if (metrics_ != nullptr) metrics_->Sample(Sample());
     }
@@ -316,11 +329,12 @@ class RunningServer : public PlannerServer {
   std::unique_ptr<LinkProber> links_;
   std::unique_ptr<JobManager> jobs_;
   std::unique_ptr<Profiling> profiling_;
-  std::unique_ptr<PlannerRpc> planner_rpc_;
-  std::unique_ptr<JobRpc> job_rpc_;
-  std::unique_ptr<ProfileRpc> profile_rpc_;
-  std::unique_ptr<WorkerRpc> worker_rpc_;
-  std::unique_ptr<TopologyRpc> topology_rpc_;
+  std::unique_ptr<WithHandlers<PlannerRpc>> planner_rpc_;
+  std::unique_ptr<WithHandlers<JobRpc>> job_rpc_;
+  std::unique_ptr<WithHandlers<ProfileRpc>> profile_rpc_;
+  std::unique_ptr<WithHandlers<WorkerRpc>> worker_rpc_;
+  std::unique_ptr<WithHandlers<TopologyRpc>> topology_rpc_;
+  std::vector<std::unique_ptr<BoundedService>> bounded_;
   std::vector<Port> ports_;  // The first is that of clients.
   std::string address_, worker_address_;
   std::vector<std::string> notes_;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/topology_proto.h"
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_links.h"
@@ -27,7 +28,7 @@ grpc::ServerUnaryReactor* TopologyRpc::MeasureTopology(grpc::CallbackServerConte
                                                        const v1::MeasureTopologyRequest* request,
                                                        v1::MeasureTopologyResponse* response) {
   if (request->again()) {
-    links_->MeasureAgain(absl::Now());
+    links_->MeasureAgain(SteadyNow());
     door_->Audit(*context, "MeasureTopology", "links", absl::OkStatus());
   }
   const LinkProber::Figures figures = links_->figures();

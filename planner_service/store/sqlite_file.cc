@@ -90,7 +90,9 @@ absl::Status CheckOurs(const SqliteDatabase& database, OpenFor purpose) {
 }  // namespace
 
 absl::StatusOr<StoreLock> StoreLock::Take(const std::string& path) {
-  const std::string name = path + ".lock";
+  std::error_code ignored;  // Then the path is as good as it gets.
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, ignored);
+  const std::string name = (ignored ? path : real.string()) + ".lock";
   const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return SystemError("cannot be locked", path);
   StoreLock lock(fd);
@@ -106,6 +108,33 @@ StoreLock& StoreLock::operator=(StoreLock&& other) noexcept {
 }
 StoreLock::~StoreLock() {
   if (fd_ >= 0) close(fd_);
+}
+
+StorePlace::StorePlace(const SqliteDatabase& database) {
+  const char* name = sqlite3_db_filename(database.get(), "main");  // Behind symbolic links.
+  if (name == nullptr || *name == '\0') return;
+  for (const char* suffix : {"", "-wal"}) {
+    if (auto file = Find(absl::StrCat(name, suffix)); file.has_value())
+      files_.push_back(*std::move(file));
+  }
+}
+
+std::optional<StorePlace::File> StorePlace::Find(const std::string& path) {
+  struct stat file = {};
+  if (stat(path.c_str(), &file) != 0) return std::nullopt;
+  return File{path, file.st_dev, file.st_ino};
+}
+
+absl::Status StorePlace::Check() const {
+  for (const File& file : files_) {
+    const std::optional<File> now = Find(file.path);
+    if (now.has_value() && now->device == file.device && now->number == file.number) continue;
+    return absl::UnavailableError(
+        absl::StrCat("store ", file.path,
+                     ": it was moved, removed or replaced while the planner runs, and what "
+                     "is written now would be lost: put it back, or start the planner anew"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MakeWholeFile(const std::string& path,

@@ -2,7 +2,10 @@
 // copied and saved from.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +15,8 @@
 namespace stagewright {
 
 // What keeps all but one planner from a store, for as long as it lives: a lock on PATH.lock, which
-// the system gives up when the process ends, however it does.
+// the system gives up when the process ends, however it does. Of a symbolic link, the file that it
+// leads to is locked: two names are one store.
 class StoreLock {
  public:
   // FAILED_PRECONDITION if another process has it, or the file cannot be made.
@@ -24,6 +28,26 @@ class StoreLock {
  private:
   explicit StoreLock(int fd) : fd_(fd) {}
   int fd_ = -1;
+};
+
+// The files of a store that is open, as they were then. What is written to a file that was moved,
+// removed or replaced since is lost to whoever opens the store's path next.
+class StorePlace {
+ public:
+  explicit StorePlace(const SqliteDatabase& database);
+
+  // UNAVAILABLE unless they are still there, of their names.
+  absl::Status Check() const;
+
+ private:
+  struct File {
+    std::string path;
+    dev_t device = 0;
+    ino_t number = 0;
+  };
+  static std::optional<File> Find(const std::string& path);
+
+  std::vector<File> files_;
 };
 
 // Has `fill` write a database that gets the name `path`, where nothing may be, once it is whole.

@@ -26,11 +26,12 @@ constexpr char kInMemory[] = ":memory:";
 class SqliteStore : public Store {
  public:
   SqliteStore(std::optional<StoreLock> lock, SqliteDatabase db)
-      : lock_(std::move(lock)), db_(std::move(db)) {}
+      : lock_(std::move(lock)), db_(std::move(db)), place_(db_) {}
 
   absl::Status WriteIf(const std::vector<Condition>& conditions,
                        const std::vector<Mutation>& batch) override {
     absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(place_.Check());
     RETURN_IF_ERROR(db_.Execute("BEGIN IMMEDIATE"));
     absl::Status status = Apply(conditions, batch);
     STAGEWRIGHT_FAILPOINT("store.commit.before");
@@ -169,6 +170,7 @@ class SqliteStore : public Store {
   const std::optional<StoreLock> lock_;
   mutable absl::Mutex mutex_;
   const SqliteDatabase db_;
+  const StorePlace place_;
 };
 
 // A store that is not there is a new one, unless its log is: then it was moved away alone.

@@ -2,10 +2,11 @@
 
 python tests/fault/faults.py [FAULTS] [SEED] (with the environment of scripts/fault.sh workers) puts so many on jobs of 2, 3,
 4 and 8 workers and prints a table; it fails if a job does not end as if nothing had been, or has done more steps again than
-docs/recovery.md says.
+docs/recovery.md says. SIGINT or SIGTERM ends it early, with the table of what was done until then.
 """
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import random
@@ -16,6 +17,7 @@ import sys
 import time
 
 import torch
+from campaign import Campaign
 from processes import ENDED, Processes, wait_for
 from safetensors.torch import load_file
 from slow_storage import SlowStorage
@@ -228,32 +230,45 @@ def assert_as_if_nothing_had_been(system: Processes, outcome: Outcome, job: str,
     assert_same_losses(losses(system, job), losses(system, whole))
 
 
+def run(count: int, chance: random.Random, outcomes: list[Outcome], wrong: list[str]) -> Campaign:
+    """Adds to both lists as it goes."""
+
+    def known() -> dict:
+        return {"ended well": sum(outcome.state == "succeeded" for outcome in outcomes), "wrong": len(wrong)}
+
+    per_size = -(-count // len(WORKERS))
+    kinds = itertools.cycle(KINDS)
+    with contextlib.ExitStack() as systems, Campaign(per_size * len(WORKERS), known) as campaign:
+        for i in campaign:
+            if i % per_size == 0:
+                systems.close()
+                system = systems.enter_context(start(WORKERS[i // per_size]))
+                whole = undisturbed(system, 3000)
+            outcome, job = run_with_fault(system, next(kinds), 3000, chance, max_restarts=5)
+            outcomes.append(outcome)
+            print(outcome, file=sys.stderr, flush=True)
+            try:
+                assert_as_if_nothing_had_been(system, outcome, job, whole)
+            except AssertionError as error:
+                wrong.append(f"{outcome.workers} workers, {outcome.kind}: {error}")
+                print(wrong[-1], file=sys.stderr, flush=True)
+    return campaign
+
+
 def main() -> None:
     count, seed = (int(text) for text in (sys.argv[1:] + ["60", "1"][len(sys.argv) - 1 :]))
-    chance = random.Random(seed)
-    outcomes: dict[tuple[int, str], list[Outcome]] = collections.defaultdict(list)
-    wrong = []
-    kinds = itertools.cycle(KINDS)
-    for workers in WORKERS:
-        with start(workers) as system:
-            whole = undisturbed(system, 3000)
-            for kind in itertools.islice(kinds, -(-count // len(WORKERS))):
-                outcome, job = run_with_fault(system, kind, 3000, chance, max_restarts=5)
-                outcomes[workers, kind].append(outcome)
-                print(outcome, file=sys.stderr, flush=True)
-                try:
-                    assert_as_if_nothing_had_been(system, outcome, job, whole)
-                except AssertionError as error:
-                    wrong.append(f"{workers} workers, {kind}: {error}")
-                    print(wrong[-1], file=sys.stderr, flush=True)
-    print(f"{count} faults, seed {seed}\n\n| workers | fault | ended well | steps done again, at most |\n"
+    outcomes, wrong = [], []
+    campaign = run(count, random.Random(seed), outcomes, wrong)
+    print(f"{campaign.done} faults, seed {seed}\n\n| workers | fault | ended well | steps done again, at most |\n"
           "|---|---|---|---|")  # fmt: skip
-    for (workers, kind), found in sorted(outcomes.items()):
+    by_fault: dict[tuple[int, str], list[Outcome]] = collections.defaultdict(list)
+    for outcome in outcomes:
+        by_fault[outcome.workers, outcome.kind].append(outcome)
+    for (workers, kind), found in sorted(by_fault.items()):
         good = sum(outcome.state == "succeeded" for outcome in found)
         again = max(outcome.again for outcome in found)
         print(f"| {workers} | {kind} | {good} of {len(found)} | {again} |")
-    if wrong:
-        raise SystemExit("\n" + "\n".join(wrong))
+    campaign.end(wrong)
 
 
 if __name__ == "__main__":

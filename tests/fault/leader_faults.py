@@ -1,7 +1,8 @@
 """Kills, stops and cuts off the leader of three planners over etcd under clients, and checks what they were told.
 
 python tests/fault/leader_faults.py [FAULTS] [SEED] (with the environment of scripts/fault.sh) prints a table; it fails if
-a write that was acknowledged is lost or done twice, an answer cannot be explained, or a job does not end.
+a write that was acknowledged is lost or done twice, an answer cannot be explained, or a job does not end. SIGINT or SIGTERM
+ends it early, with the table of what was done until then.
 """
 
 import collections
@@ -11,10 +12,11 @@ import statistics
 import sys
 import time
 
+from campaign import Campaign
 from history import NEVER, History
 from job_clients import Client, Jobs
 from planner_group import LEASE, PlannerGroup
-from planner_kills import Specs, await_calls, await_ends, look_at_all, told
+from planner_kills import Specs, await_calls, await_ends, known_so_far, look_at_all, stop, told
 from processes import PATIENCE, wait_for
 
 KINDS = ("kill", "stop", "cut")
@@ -57,34 +59,35 @@ def run(faults: int, seed: int, workers: int = 1) -> dict:
         clients = [Client(list(group.planners), jobs, seed * 100 + i, pause=0.1) for i in range(CLIENTS)]
         for client in clients:
             client.start()
-        for i in range(faults):
-            time.sleep(1 + chance.random() * 2)
-            leader, kind = group.await_leader(), KINDS[i % len(KINDS)]
-            begun = time.monotonic()
-            put(group, kind, leader)
-            wait_for(lambda begun=begun: first_write_after(jobs.history, begun) < NEVER, "a write")
-            gaps[kind].append(first_write_after(jobs.history, begun))
+        with Campaign(faults, lambda: known_so_far(jobs)) as campaign:
+            for i in campaign:
+                time.sleep(1 + chance.random() * 2)
+                leader, kind = group.await_leader(), KINDS[i % len(KINDS)]
+                begun = time.monotonic()
+                put(group, kind, leader)
+                wait_for(lambda begun=begun: first_write_after(jobs.history, begun) < NEVER, "a write")
+                gaps[kind].append(first_write_after(jobs.history, begun))
+        if campaign.interrupted:
+            stop(clients, jobs)
+            return {"campaign": campaign, "gaps": gaps, **told(jobs, [])}
         await_calls(jobs)
-        jobs.stopping.set()
-        for client in clients:
-            client.join(60)
+        stop(clients, jobs)
         last = Client([group.await_leader()], jobs, seed)
         found = await_ends(jobs, last)
         look_at_all(jobs, last, found)
         last.channel.close()
-    return {"faults": faults, "gaps": gaps, **told(jobs, found)}
+    return {"campaign": campaign, "gaps": gaps, **told(jobs, found)}
 
 
 def main() -> None:
     faults, seed = (int(text) for text in (sys.argv[1:] + ["30", "1"][len(sys.argv) - 1 :]))
     found = run(faults, seed)
-    print(f"{faults} faults, seed {seed}, a lease of {LEASE} s: {found['calls']} calls, {found['acknowledged']} jobs "
+    print(f"{found['campaign'].done} faults, seed {seed}, a lease of {LEASE} s: {found['calls']} calls, {found['acknowledged']} jobs "
           f"acknowledged, {found['unanswered']} calls unanswered, {found['ended']}\n")  # fmt: skip
     print("| leader | times | next write after, median | at most |\n|---|---|---|---|")
     for kind, gaps in found["gaps"].items():
         print(f"| {kind} | {len(gaps)} | {statistics.median(gaps):.1f} s | {max(gaps):.1f} s |")
-    if found["wrong"]:
-        raise SystemExit("\n" + "\n".join(found["wrong"]))
+    found["campaign"].end(found["wrong"])
 
 
 if __name__ == "__main__":

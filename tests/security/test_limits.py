@@ -5,6 +5,7 @@ import signal
 import grpc
 import pytest
 from google.protobuf import message_factory
+from google.protobuf.internal import encoder
 from rapid_reset import answer_seconds, flood
 from service import PATIENCE, Planner, code_of, memory_mib, tiny_job, within
 
@@ -95,6 +96,42 @@ def test_messages_have_a_largest_size(planner):
     code, message = code_of(planner.stubs().SubmitJob, jobs_pb.SubmitJobRequest(request_id="x" * (65 << 20)))
     assert code == "RESOURCE_EXHAUSTED"
     assert str(64 << 20) in message
+
+
+# Messages of two bytes each, which are a hundred in memory: nodes of the graph of SubmitJob, and what GetJob does not have.
+EMPTY_PARTS = {"SubmitJob": bytes([0x12, 0]), "GetJob": bytes([0x52, 0])}
+
+
+def with_empty_parts(method, count):
+    parts = EMPTY_PARTS[method] * count
+    if method == "GetJob":
+        return parts
+    graph = jobs_pb.JobSpec.DESCRIPTOR.fields_by_name["graph"].number
+    spec = jobs_pb.SubmitJobRequest.DESCRIPTOR.fields_by_name["spec"].number
+    for field in (graph, spec):
+        parts = bytes([field << 3 | 2]) + encoder._VarintBytes(len(parts)) + parts
+    return parts
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+@pytest.mark.parametrize("method", sorted(EMPTY_PARTS))
+def test_a_message_of_empty_parts_takes_no_gigabytes(tmp_path, method, compression):
+    with Planner(tmp_path) as planner, grpc.insecure_channel(
+        planner.address, options=[("grpc.max_send_message_length", -1)]
+    ) as channel:
+        call = channel.unary_unary(f"/stagewright.v1.JobService/{method}")
+        with pytest.raises(grpc.RpcError) as failure:
+            call(with_empty_parts(method, 31 << 20), timeout=PATIENCE, compression=compression)
+        if compression is grpc.Compression.Gzip:
+            assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        else:
+            assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "more than 1024 MiB of memory" in failure.value.details()
+        assert memory_mib(planner.process.pid) < 400
+        # What is small enough is looked at as ever.
+        with pytest.raises(grpc.RpcError) as failure:
+            call(with_empty_parts(method, 10), timeout=PATIENCE)
+        assert failure.value.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_the_command_line_steers_no_terminal(planner):

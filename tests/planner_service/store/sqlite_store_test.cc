@@ -90,6 +90,34 @@ TEST_F(SqliteStoreTest, RefusesASecondOwner) {
   EXPECT_EQ(Open()->Read("k").value(), "v");
 }
 
+TEST_F(SqliteStoreTest, RefusesASecondOwnerByAnotherName) {
+  const auto first = Open();
+  ASSERT_EQ(first->Write({{"jobs/1", "a"}}), absl::OkStatus());
+  const std::filesystem::path link = folder_.path() / "other.db";
+  std::filesystem::create_symlink(Path(), link);
+  const absl::Status second = OpenSqliteStore(link.string()).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.message()), HasSubstr("it is in use"));
+}
+
+TEST_F(SqliteStoreTest, WritesNothingToFilesThatWereMovedAway) {
+  for (const char* suffix : {"", "-wal"}) {
+    const auto store = Open();
+    ASSERT_EQ(store->Write({{"jobs/1", "a"}}), absl::OkStatus());
+    const std::string file = Path() + suffix;
+    std::filesystem::rename(file, file + ".moved");
+    const absl::Status lost = store->Write({{"jobs/2", "b"}});
+    EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(lost.message()), HasSubstr(file + ": it was moved"));
+    std::ofstream(file) << "something else";
+    EXPECT_FALSE(store->Write({{"jobs/2", "b"}}).ok());
+    EXPECT_EQ(store->Read("jobs/1").value(), "a");
+    std::filesystem::rename(file + ".moved", file);
+    EXPECT_EQ(store->Write({{"jobs/2", "b"}}), absl::OkStatus());
+    EXPECT_EQ(store->Read("jobs/2").value(), "b");
+  }
+}
+
 TEST_F(SqliteStoreTest, RefusesAForeignFile) {
   std::ofstream(Path())
       << "this is no database, however long one reads it; at least one page of text is needed here";

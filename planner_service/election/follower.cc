@@ -10,9 +10,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/channel/credentials.h"
-#include "planner_service/bounds/bounded_service.h"
 #include "planner_service/election/channel_pool.h"
 #include "planner_service/election/relay.h"
+#include "planner_service/intake/bounded_service.h"
 #include "planner_service/service/rpc.h"
 #include "planner_service/service/server.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/bounds/bounded_service.h"
 #include "planner_service/election/answered_here.h"
+#include "planner_service/intake/bounded_service.h"
 #include "planner_service/service/planner_rpc.h"
 
 namespace stagewright {

@@ -20,7 +20,7 @@
 #include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "planner_service/access/roles.h"
-#include "planner_service/bounds/bounded_service.h"
+#include "planner_service/intake/bounded_service.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
 #include "planner_service/profiles/profile_store.h"

@@ -37,7 +37,7 @@ MAY_INCLUDE = {
     "planner_service/wire": ["common/artifacts", "common/wire", "planner_service/front_door"],
     "planner_service/store": ["common/base"],
     "planner_service/access": ["common/log"],
-    "planner_service/bounds": ["common/wire"],
+    "planner_service/intake": ["common/wire"],
     "planner_service/store/etcd": ["planner_service/store"],
     "planner_service/registry": ["common/clock", "common/wire", "planner_service/store"],
     "planner_service/links": ["planner_service/registry"],
@@ -51,7 +51,7 @@ MAY_INCLUDE = {
     "planner_service/records": ["planner_service/runs", "planner_service/growth"],
     "planner_service/lifecycle": ["planner_service/records", "planner_service/queue"],
     "planner_service/service": ["planner_service/lifecycle", "planner_service/links", "planner_service/importers",
-                                "planner_service/access", "planner_service/bounds", "common/channel"],
+                                "planner_service/access", "planner_service/intake", "common/channel"],
     "planner_service/state": ["planner_service/jobs"],
     "planner_service/election": ["planner_service/service", "planner_service/store/etcd"],
     "planner_service/main.cc": ["planner_service/election", "planner_service/state", "common/config", "common/log"],
@@ -97,13 +97,13 @@ MAY_INCLUDE = {
 RESTRICTED = {
     "gRPC": (
         r"grpc(pp)?/|.*\.grpc\.pb\.h$",
-        ["common/channel", "planner_service/bounds", "planner_service/service", "planner_service/store/etcd", "planner_service/election", "planner_service/main.cc", "worker_daemon/daemon",
+        ["common/channel", "planner_service/intake", "planner_service/service", "planner_service/store/etcd", "planner_service/election", "planner_service/main.cc", "worker_daemon/daemon",
          "worker_daemon/main.cc", "clients/"],
     ),
     "OpenSSL": (r"openssl/", ["common/artifacts", "common/channel", "planner_service/access", "worker_daemon/transport/proof"]),
     "protobuf": (
         r".*\.pb\.h$|google/(protobuf|rpc)/",
-        ["common/wire", "planner_service/wire", "planner_service/bounds", "planner_service/service", "planner_service/jobs",
+        ["common/wire", "planner_service/wire", "planner_service/intake", "planner_service/service", "planner_service/jobs",
          "planner_service/runs", "planner_service/records", "planner_service/lifecycle",
          "planner_service/registry", "planner_service/links", "planner_service/profiles", "planner_service/store", "planner_service/state", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
          "clients/"],

@@ -1,4 +1,4 @@
-#include "planner_service/bounds/bounded_service.h"
+#include "planner_service/intake/bounded_service.h"
 
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>

@@ -1,5 +1,7 @@
 #include "common/wire/message_memory.h"
 
+#include <google/protobuf/message.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -14,6 +16,10 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 size_t MemoryOf(const google::protobuf::Message& message) {
   return MessageMemory(message.GetDescriptor(), message.SerializeAsString(), kNoLimit);
+}
+
+google::protobuf::UnknownFieldSet& UnknownFieldsOf(google::protobuf::Message& message) {
+  return *message.GetReflection()->MutableUnknownFields(&message);
 }
 
 v1::SubmitJobRequest WithNodes(int count, const std::string& name) {
@@ -39,10 +45,10 @@ TEST(MessageMemoryTest, IsAboutWhatTheMessageTakes) {
 
 TEST(MessageMemoryTest, CountsWhatTheTypeDoesNotHave) {
   v1::GetJobRequest request;
-  for (int i = 0; i < 10000; ++i) request.mutable_unknown_fields()->AddLengthDelimited(10, "");
+  for (int i = 0; i < 10000; ++i) UnknownFieldsOf(request).AddLengthDelimited(10, "");
   EXPECT_GT(MemoryOf(request), 10000 * 48);
   v1::GetJobRequest groups;
-  google::protobuf::UnknownFieldSet* inner = groups.mutable_unknown_fields();
+  google::protobuf::UnknownFieldSet* inner = &UnknownFieldsOf(groups);
   for (int i = 0; i < 1000; ++i) inner = inner->AddGroup(10);
   EXPECT_GT(MemoryOf(groups), 1000 * 16);
 }

@@ -176,7 +176,8 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
     return Done(context, jobs_->Validate(spec, request->request_id(), basis));
   const std::string client = door_->PeerOf(*context);
   auto job = jobs_->Submit(spec, request->request_id(), client, basis);
-  door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), job.status());
+  const absl::Status status = job.status();
+  door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), status);
   if (job.ok()) {
     *response->mutable_job() = *std::move(job);
   } else {
@@ -184,10 +185,10 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
         {{"name", request->spec().display_name()},
          {"request", request->request_id()},
          {"client", client},
-         {"code", absl::StatusCodeToString(job.status().code())},
-         {"why", job.status().message()}});
+         {"code", absl::StatusCodeToString(status.code())},
+         {"why", status.message()}});
   }
-  return Done(context, job.status());
+  return Done(context, status);
 }
 
 grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,

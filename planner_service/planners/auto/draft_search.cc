@@ -69,6 +69,13 @@ constexpr double kLeastPolishing = 0.3;
 constexpr size_t kPolished = 4;
 constexpr double kPolishingHeat = 0.5;
 
+// Work of list schedules in one round of Extend, all of its work, the share of that below which
+// there is none, and the number of drafts.
+constexpr int64_t kExtension = 16'000'000;
+constexpr Nanos kWorkOfExtension = 900 * kMillisecond;
+constexpr double kLeastExtension = 0.3;
+constexpr size_t kExtended = 4;
+
 // Whether a graph of stages can be nothing but a sequence.
 bool IsChain(const Dag& operators) {
   const SpTree tree = Decompose(operators);
@@ -124,6 +131,24 @@ absl::Status DraftSearch::Polish(std::vector<Candidate> drafts) {
   heat_ = kPolishingHeat;
   random_ = RandomSource(options_.seed);
   return Halve(kPolishing, drafts);
+}
+
+absl::Status DraftSearch::Extend(std::vector<Draft> starts, uint64_t seed) {
+  ShareOut(kWorkOfExtension);
+  if (share_ < kLeastExtension) return absl::OkStatus();
+  local_search_.set_alike(false);
+  heat_ = 1;
+  random_ = RandomSource(seed);
+  std::vector<RatedDraft> rated;
+  std::set<Draft> known;
+  for (Draft& draft : starts) {
+    if (known.insert(draft).second) RateQuickly(std::move(draft), rated);
+  }
+  RateFully(context_, rated);
+  ASSIGN_OR_RETURN(std::vector<Candidate> drafts, JudgedStarts(std::move(rated)));
+  drafts = Varied(std::move(drafts));
+  if (drafts.size() > kExtended) drafts.resize(kExtended);
+  return Halve(kExtension, drafts);
 }
 
 // What is left of the work, over what the budgets come to.
@@ -231,6 +256,23 @@ void DraftSearch::RateQuickly(Draft draft, std::vector<RatedDraft>& rated) {
   if (quick.has_value()) rated.push_back(*std::move(quick));
 }
 
+// By all rules, the best of them first.
+void DraftSearch::RateFully(const SearchContext& rating, std::vector<RatedDraft>& rated) {
+  const auto sort = [&] {
+    std::stable_sort(rated.begin(), rated.end(), [](const RatedDraft& a, const RatedDraft& b) {
+      return a.estimate < b.estimate;
+    });
+  };
+  sort();
+  if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
+  const int64_t first = local_search_.passes();
+  for (RatedDraft& draft : rated) {
+    if (local_search_.passes() - first > Budget(kRatingBudget) || rating.Expired()) break;
+    if (auto full = local_search_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
+  }
+  sort();
+}
+
 // Starts of all shapes, the most promising first.
 std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind, const SearchContext& rating) {
   const SearchContext part(rating, PartOfWork(rating, kLayingOut));
@@ -258,11 +300,6 @@ std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind, const SearchC
 // Starts, best first. All of them are rated by a few rules, the most promising by all.
 std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
                                                  const std::vector<Candidate>& more) {
-  const auto sort = [](std::vector<RatedDraft>& rated) {
-    std::stable_sort(rated.begin(), rated.end(), [](const RatedDraft& a, const RatedDraft& b) {
-      return a.estimate < b.estimate;
-    });
-  };
   std::vector<Draft> drafts;
   for (const Draft& draft : found_) {
     if (draft.kind == kind || kind == StrategyKind::kGraph || draft.stages.size() == 1) {
@@ -271,7 +308,7 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
   }
   for (const Candidate& candidate : more) drafts.push_back(candidate.rated.draft);
   std::vector<RatedDraft> rated;
-  int64_t first = local_search_.passes();
+  const int64_t first = local_search_.passes();
   std::set<Draft> known;
   for (Draft& draft : drafts) {
     draft.kind = kind;
@@ -290,14 +327,7 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
     std::stable_sort(starts.begin(), starts.end(),
                      [&](const Draft& a, const Draft& b) { return Passes(a) < Passes(b); });
   }
-  sort(rated);
-  if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
-  first = local_search_.passes();
-  for (RatedDraft& draft : rated) {
-    if (local_search_.passes() - first > Budget(kRatingBudget) || rating.Expired()) break;
-    if (auto full = local_search_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
-  }
-  sort(rated);
+  RateFully(rating, rated);
   return rated;
 }
 

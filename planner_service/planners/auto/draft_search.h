@@ -26,6 +26,9 @@ class DraftSearch {
   // best incumbent takes no longer than `bound`.
   absl::Status Run(Nanos bound, bool polish);
 
+  // After Run, in work that is left: local search from the best of these, with draws of `seed`.
+  absl::Status Extend(std::vector<Draft> starts, uint64_t seed);
+
   int64_t states() const { return local_search_.states(); }  // Schedules made.
 
  private:
@@ -44,6 +47,7 @@ class DraftSearch {
   std::vector<RatedDraft> RatedStarts(StrategyKind kind, const std::vector<Candidate>& more);
   std::vector<Draft> PromisingStarts(StrategyKind kind, const SearchContext& rating);
   void RateQuickly(Draft draft, std::vector<RatedDraft>& rated);
+  void RateFully(const SearchContext& rating, std::vector<RatedDraft>& rated);
   absl::StatusOr<std::vector<Candidate>> JudgedStarts(std::vector<RatedDraft> starts);
   absl::Status Halve(int64_t budget, std::vector<Candidate>& drafts);
   absl::Status Polish(std::vector<Candidate> drafts);

@@ -39,7 +39,7 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
                        double work = kOneMember) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
-    members.push_back({std::move(planner), sequential, WithEffort(options, effort), work, false});
+    members.push_back({std::move(planner), sequential, WithEffort(options, effort), work});
   };
   add(MakeSinglePlanner(), true, fewer);
   add(MakeDataParallelPlanner(), true, fewer);
@@ -48,9 +48,14 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
   for (const bool graph : {false, true}) {
     const size_t before = members.size();
     add(graph ? MakeGraphPipePlanner() : MakeSequentialPlanner(), !graph, kEffort);
-    if (members.size() > before) members.back().several_memories = size <= kHuge;
+    if (members.size() == before) continue;
+    members.back().several_memories = members.back().several_sizes = size <= kHuge;
   }
-  if (size <= kHuge) add(MakePipeDreamPlanner(), true, fewer);
+  if (size <= kHuge) {
+    const size_t before = members.size();
+    add(MakePipeDreamPlanner(), true, fewer);
+    if (members.size() > before) members.back().several_sizes = true;
+  }
   add(MakeDapplePlanner(), true, fewer / 16);
   add(MakePfeifePlanner(), true, fewer / 16);
   if (size <= kHuge) add(MakePiperPlanner(), false, fewer);

@@ -17,6 +17,8 @@ struct AutoMember {
   // Runs again with less memory than its answer needs, and with a little more: a search for the
   // least bottleneck fills the memory that it has, with deep pipelines where shallow ones may win.
   bool several_memories = false;
+  // Runs again with micro-batches next to those of what the search made of all answers.
+  bool several_sizes = false;
 };
 
 // The members that fit the problem and can keep to the options, in the order in which they run:

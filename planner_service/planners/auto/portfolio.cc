@@ -12,6 +12,7 @@
 #include "planner_service/planners/auto/draft_search.h"
 #include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/auto/members.h"
+#include "planner_service/planners/auto/other_sizes.h"
 #include "planner_service/planners/auto/whole_stages.h"
 #include "planner_service/search/merged_operators.h"
 #include "planner_service/search/why_not.h"
@@ -168,6 +169,9 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
     const SearchContext part(context, PartOfWork(context, whole_stages ? kWithWholeStages : 1));
     DraftSearch search(problem, drawn, part, drafts, incumbents);
     RETURN_IF_ERROR(search.Run(bound, /*polish=*/alone && !whole_stages));
+    if (alone && !whole_stages) {
+      RETURN_IF_ERROR(ConsiderOtherSizes(problem, options, context, bound, search, incumbents));
+    }
     outcome.states += search.states();
   }
   if (whole_stages && !optimal() && !context.Expired()) {

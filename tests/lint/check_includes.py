@@ -67,7 +67,7 @@ MAY_INCLUDE = {
     "worker_daemon/links": ["worker_daemon/transport"],
     "worker_daemon/data": ["common/data"],
     "worker_daemon/checkpoint": ["worker_daemon/data", "common/program"],
-    "worker_daemon/torch": ["common/program", "common/data", "common/training"],
+    "worker_daemon/torch": ["common/program", "common/data", "common/training", "worker_daemon/cuda"],
     "worker_daemon/device": ["worker_daemon/torch", "worker_daemon/cuda", "common/cost"],
     "worker_daemon/stage": ["worker_daemon/torch", "common/memory"],
     "worker_daemon/profiler": ["worker_daemon/stage", "worker_daemon/device"],

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #if STAGEWRIGHT_HAVE_NCCL
-#include "worker_daemon/device/current_stream.h"
+#include "worker_daemon/torch/current_stream.h"
 #include "worker_daemon/transport/nccl/nccl_mover.h"
 #endif
 

@@ -15,7 +15,6 @@
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/checkpoint/unread_tensors.h"
-#include "worker_daemon/device/current_stream.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/device/host_memory.h"
 #include "worker_daemon/device/memory_meter.h"
@@ -26,6 +25,7 @@
 #include "worker_daemon/executor/job_length.h"
 #include "worker_daemon/executor/step_watch.h"
 #include "worker_daemon/step/device_plan.h"
+#include "worker_daemon/torch/current_stream.h"
 #include "worker_daemon/torch/torch_guard.h"
 #include "worker_daemon/update/early_stop.h"
 

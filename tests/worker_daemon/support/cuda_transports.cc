@@ -5,7 +5,7 @@
 #include "absl/strings/strip.h"
 #include "tests/worker_daemon/support/tested_accelerator.h"
 #include "tests/worker_daemon/support/transports/device_memory_transport.h"
-#include "worker_daemon/device/current_stream.h"
+#include "worker_daemon/torch/current_stream.h"
 #if STAGEWRIGHT_HAVE_NCCL
 #include "tests/worker_daemon/transport/shared_gpus.h"
 #include "worker_daemon/transport/nccl/nccl_mover.h"

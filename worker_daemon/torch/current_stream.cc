@@ -1,4 +1,4 @@
-#include "worker_daemon/device/current_stream.h"
+#include "worker_daemon/torch/current_stream.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -6,9 +6,10 @@
 // How much of the peak an operator reaches by its size only makes sense where work is tiled over
 // the device's units. Bytes are those of all operands and results, once each, in the types that the
 // precision takes them in; an operand that is cast is read and written once more, in a launch of
-// its own, and so is its gradient. Where the kind adds gradients of weights up by themselves, each
-// of them takes a launch, two reads and a write. The backward pass of a product is one product per
-// operand that needs a gradient; of anything else, as long as its forward pass.
+// its own, and so is its gradient. The backward pass of a product is one product per operand that
+// needs a gradient; of anything else, as long as its forward pass. Where the kind adds gradients up
+// by themselves, each gradient of a weight takes a launch, two reads and a write, and what is no
+// product takes what automatic differentiation moves (backward_moves.h).
 //
 // Devices that are asynchronous compute while the host launches what follows: of a node's pass the
 // longer of both counts, all its launches or all its kernels. That a queue also carries an excess
@@ -24,12 +25,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/cost/alignment.h"
+#include "common/cost/backward_moves.h"
 #include "common/cost/cost_model.h"
 #include "common/cost/flops.h"
 #include "common/cost/parameters.h"
 #include "common/cost/retention.h"
+#include "common/cost/typed_sizes.h"
 #include "common/graph/aten.h"
-#include "common/training/autocast.h"
 
 namespace stagewright {
 namespace {
@@ -60,82 +62,6 @@ class Quadratic {
 
  private:
   double first_ = 0, step_ = 0, bend_ = 0;
-};
-
-// Sizes of what nodes read and make, in the types that they come in and are taken in.
-class TypedSizes {
- public:
-  TypedSizes(const Graph& graph, Precision precision) : graph_(graph), precision_(precision) {
-    if (IsMixed(precision)) types_ = TypesOfGraph(graph, precision);
-  }
-
-  DType ResultType(ValueRef value) const {
-    const bool typed = mixed() && !graph_.node(value.node).cost.has_value();
-    return typed ? types_->nodes[value.node.index()].results[value.output]
-                 : graph_.meta(value).dtype;
-  }
-  double Result(ValueRef value, int64_t samples) const {
-    return Size(graph_.meta(value), ResultType(value), samples);
-  }
-  double Results(NodeId id, int64_t samples) const {
-    double bytes = 0;
-    for (size_t i = 0; i < graph_.node(id).outputs.size(); ++i)
-      bytes += Result({id, static_cast<int32_t>(i)}, samples);
-    return bytes;
-  }
-  // Inputs of the graph in the types that the node takes them in.
-  double Inputs(NodeId id, int64_t samples) const {
-    double bytes = 0;
-    ForEachOperand(id, [&](const Operand& operand) {
-      if (!operand.value) bytes += Size(*operand.meta, operand.taken, samples);
-    });
-    return bytes;
-  }
-
-  struct Operand {
-    const TensorMeta* meta = nullptr;
-    std::optional<ValueRef> value;  // Nothing: an input of the graph.
-    DType comes, taken;
-    bool cast() const { return comes != taken; }
-  };
-  // Values, then inputs of the graph.
-  template <typename F>
-  void ForEachOperand(NodeId id, F&& visit) const {
-    const auto values = graph_.Values(id);
-    const auto taken = [&](size_t i, DType comes) {
-      return mixed() ? types_->nodes[id.index()].operands[i] : comes;
-    };
-    for (size_t i = 0; i < values.size(); ++i) {
-      const DType comes = ResultType(values[i]);
-      visit(Operand{&graph_.meta(values[i]), values[i], comes, taken(i, comes)});
-    }
-    const auto inputs = graph_.Inputs(id);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const TensorMeta& meta = graph_.input(inputs[i]).meta;
-      visit(Operand{&meta, std::nullopt, meta.dtype, taken(values.size() + i, meta.dtype)});
-    }
-  }
-
-  // Parameters as the node takes them: the copies of weights, where it takes those.
-  double Parameters(NodeId id) const {
-    double bytes = 0;
-    for (ParameterId p : graph_.Parameters(id)) bytes += Taken(id, graph_.parameter(p));
-    return bytes;
-  }
-  double Taken(NodeId id, const Parameter& parameter) const {
-    const bool cast = CastsWeights(graph_, id, precision_);
-    return static_cast<double>(cast ? CastBytes(parameter, precision_) : parameter.SizeBytes());
-  }
-  bool mixed() const { return types_.has_value(); }
-
-  static double Size(const TensorMeta& meta, DType dtype, int64_t samples) {
-    return static_cast<double>(meta.Elements(samples) * SizeOf(dtype));
-  }
-
- private:
-  const Graph& graph_;
-  const Precision precision_;
-  std::optional<GraphTypes> types_;
 };
 
 // What of a graph's tensors outlives the node that makes or reads it.
@@ -205,10 +131,17 @@ double BackwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64
   return bytes;
 }
 
-// What casts, or sums, add to a pass: a launch each, and the bytes that they read and write.
-struct Casts {
+// Kernels that memory bounds, beside those of the operation itself: their launches, and the bytes
+// that they read and write.
+struct Traffic {
   int launches = 0;
   Quadratic bytes;
+
+  // Moves (backward_moves.h) as a function of the samples.
+  template <typename F>
+  static Traffic Of(F&& moves) {
+    return {moves(3).launches, Quadratic([&](int64_t s) { return moves(s).bytes; })};
+  }
 };
 
 // What Time() and its kin need to know about one node.
@@ -223,10 +156,12 @@ struct NodeCost {
   double gradient_bytes = 0;  // Dense gradient of a gathered table, written whole.
   bool input_gradient = false;
   bool weight_gradient = false;
-  int input_products = 0;     // Products in the input half of a product's backward pass.
-  Casts operands, gradients;  // Forward and in the input half.
-  Casts weights;              // Gradients of weights, in the weight half.
-  Casts sums;                 // Gradients of weights that are added up, in the weight half.
+  int input_products = 0;       // Products in the input half of a product's backward pass.
+  Traffic operands, gradients;  // Forward and in the input half.
+  Traffic weights;              // Gradients of weights, in the weight half.
+  Traffic sums;                 // Gradients of weights that are added up, in the weight half.
+  // What else automatic differentiation moves, where the kind has that.
+  Traffic scratch, input_moves, weight_moves;
   std::optional<ProfiledCost> profiled;
 };
 
@@ -257,10 +192,10 @@ struct Work {
     launches += times * other.launches;
     kernels += times * other.kernels;
   }
-  void Add(const Casts& casts, const DeviceKind& kind, double samples) {
-    if (casts.launches == 0) return;
-    launches += casts.launches * kind.kernel_overhead;
-    kernels += InNanos(casts.bytes.At(samples) / kind.memory_bytes_per_second);
+  void Add(const Traffic& traffic, const DeviceKind& kind, double samples) {
+    if (traffic.launches == 0) return;
+    launches += traffic.launches * kind.kernel_overhead;
+    kernels += InNanos(traffic.bytes.At(samples) / kind.memory_bytes_per_second);
   }
   Nanos Time(const DeviceKind& kind) const {
     return kind.asynchronous ? std::max(launches, kernels) : launches + kernels;
@@ -271,9 +206,10 @@ class AnalyticCostModel : public CostModel {
  public:
   AnalyticCostModel(const Graph& graph, Precision precision) : precision_(precision) {
     const Retention kept(graph, precision);
+    const std::vector<std::vector<int32_t>> gradients = GradientsOfValues(graph);
     nodes_.reserve(graph.size());
     for (int32_t v = 0; v < graph.size(); ++v) {
-      nodes_.push_back(Measure(graph, NodeId(v), kept));
+      nodes_.push_back(Measure(graph, NodeId(v), kept, gradients[v]));
     }
   }
 
@@ -292,26 +228,14 @@ class AnalyticCostModel : public CostModel {
       time.backward_input = time.backward - time.backward_weight;
       return time;
     }
-    if (node.kind == AtenKind::kView) return time;
-    const Work once = Once(node, kind, n);
-    Work forward = once, input, weight;
-    forward.Add(node.operands, kind, n);
-    if (IsMatmulLike(node.kind)) {
-      input.Add(once, node.input_products);
-      if (node.weight_gradient) weight.Add(once);
-    } else if (node.kind == AtenKind::kEmbedding) {
-      if (node.weight_gradient) {
-        weight.Add(once);
-        weight.kernels += Nanos(Saturate(node.gradient_bytes / kind.memory_bytes_per_second * 1e9));
-      }
-    } else if (node.input_gradient) {
-      input.Add(once);
-    } else if (node.weight_gradient) {
-      weight.Add(once);
+    Work forward, input, weight;
+    if (node.kind != AtenKind::kView) Operate(node, kind, n, forward, input, weight);
+    if (kind.adds_gradients) {
+      forward.Add(node.scratch, kind, n);
+      input.Add(node.input_moves, kind, n);
+      weight.Add(node.weight_moves, kind, n);
+      weight.Add(node.sums, kind, n);
     }
-    input.Add(node.gradients, kind, n);
-    weight.Add(node.weights, kind, n);
-    if (kind.adds_gradients) weight.Add(node.sums, kind, n);
     time.forward = forward.Time(kind);
     time.backward_input = input.Time(kind);
     time.backward_weight = weight.Time(kind);
@@ -337,6 +261,31 @@ class AnalyticCostModel : public CostModel {
   }
 
  private:
+  // The operation and its derivatives, with casts.
+  static void Operate(const NodeCost& node, const DeviceKind& kind, double n, Work& forward,
+                      Work& input, Work& weight) {
+    const Work once = Once(node, kind, n);
+    forward = once;
+    forward.Add(node.operands, kind, n);
+    if (IsMatmulLike(node.kind)) {
+      input.Add(once, node.input_products);
+      if (node.weight_gradient) weight.Add(once);
+    } else if (node.kind == AtenKind::kEmbedding) {
+      if (node.weight_gradient) {
+        weight.Add(once);
+        weight.kernels += Nanos(Saturate(node.gradient_bytes / kind.memory_bytes_per_second * 1e9));
+      }
+    } else if (!kind.adds_gradients) {  // Else it is among the moves.
+      if (node.input_gradient) {
+        input.Add(once);
+      } else if (node.weight_gradient) {
+        weight.Add(once);
+      }
+    }
+    input.Add(node.gradients, kind, n);
+    weight.Add(node.weights, kind, n);
+  }
+
   // The node's own operation, as its forward pass does it.
   static Work Once(const NodeCost& node, const DeviceKind& kind, double samples) {
     const double flops = node.flops.At(samples);
@@ -353,7 +302,8 @@ class AnalyticCostModel : public CostModel {
     return Bytes(Saturate(std::ceil(bytes.At(static_cast<double>(samples)))));
   }
 
-  static NodeCost Measure(const Graph& graph, NodeId id, const Retention& kept) {
+  static NodeCost Measure(const Graph& graph, NodeId id, const Retention& kept,
+                          const std::vector<int32_t>& gradients) {
     const Node& node = graph.node(id);
     NodeCost cost;
     cost.profiled = node.cost;
@@ -367,7 +317,13 @@ class AnalyticCostModel : public CostModel {
     cost.kind = KindOfTarget(node.target);
     cost.flops = Quadratic([&](int64_t s) { return ForwardFlops(graph, id, s); });
     cost.saved = Quadratic([&](int64_t s) { return Saved(graph, id, kept, s); });
+    const auto backward = [&](int64_t s) {
+      return MovesOfBackward(graph, id, kept.sizes, gradients, s);
+    };
+    cost.input_moves = Traffic::Of([&](int64_t s) { return backward(s).input; });
+    cost.weight_moves = Traffic::Of([&](int64_t s) { return backward(s).weight; });
     if (cost.kind == AtenKind::kView) return cost;
+    cost.scratch = Traffic::Of([&](int64_t s) { return MovesOfForward(graph, id, s); });
     const bool gather = cost.kind == AtenKind::kEmbedding;
     const TypedSizes& sizes = kept.sizes;
     if (!node.outputs.empty()) cost.type = ProductTypeOf(cost.kind, sizes.ResultType({id, 0}));

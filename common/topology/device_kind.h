@@ -53,8 +53,8 @@ struct DeviceKind {
   Nanos parameter_overhead = 0;         // Each parameter of an update.
   // What a hop of an all-reduce waits for a core because all devices of the machine compute.
   Nanos reduction_overhead = 0;
-  // Gradients of parameters are added to those of the micro-batches before in an operation of its
-  // own, as LibTorch does it. Presets leave it out, as programs that add within a product do.
+  // Each gradient is made, and added to others, in an operation of its own, as LibTorch does it
+  // (backward_moves.h of common/cost). The V100 leaves it out: it stands for the papers' programs.
   bool adds_gradients = false;
   // Operators are launched onto a queue and computed while the host launches those that follow, as
   // accelerators do: kernel_overhead is the host's time, of which shows what kernels do not

@@ -70,9 +70,10 @@ std::vector<EfficiencyCurve> Curves(double share, double attention, double half)
   return curves;
 }
 
-// CUDA's kernels are queued on streams, which the host fills while they run. The kinds of the V100
-// stand for programs of the papers, by their times in full, and leave that out.
-constexpr bool kAsynchronous = true;
+// Programs of LibTorch: kernels are queued on streams, which the host fills while they run, and
+// gradients are made and added up one by one. The kinds of the V100 stand for programs of the
+// papers, by their times in full, and leave both out.
+void RunLibTorch(DeviceKind& kind) { kind.asynchronous = kind.adds_gradients = true; }
 
 // The three products of a head of 50,257 columns, 8,192 rows of 1,024 in bf16, took 8.75, 6.03 and
 // 5.69 ms on an H100 (docs/benchmarks.md): cuBLAS takes kernels for rows that begin anywhere
@@ -86,7 +87,7 @@ DeviceKind A100() {
   DeviceKind kind = {"a100-80g", 19.5e12, 1.75e12, 4 * kMicrosecond, 2.5e9};
   kind.tf32_flops_per_second = 156e12;
   kind.bf16_flops_per_second = kind.fp16_flops_per_second = 312e12;
-  kind.asynchronous = kAsynchronous;
+  RunLibTorch(kind);
   kind.efficiency = Curves(0.869, 0.73, 2.5e9);
   return kind;
 }
@@ -97,7 +98,7 @@ DeviceKind H100() {
   DeviceKind kind = {"h100-80g", 67e12, 2.85e12, 4 * kMicrosecond, 4e9};
   kind.tf32_flops_per_second = 494.5e12;
   kind.bf16_flops_per_second = kind.fp16_flops_per_second = 989e12;
-  kind.asynchronous = kAsynchronous;
+  RunLibTorch(kind);
   kind.unaligned_slowdown = kUnalignedOnHopper;
   kind.efficiency = Curves(0.803, 0.35, 4e9);
   return kind;

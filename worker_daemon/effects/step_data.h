@@ -21,8 +21,10 @@ struct StepInput {
   int64_t valid = 0;  // Samples [0, valid) count; the others fill up. All of them in training.
   absl::Time deadline = absl::InfiniteFuture();
   // How many steps of an asynchronous program follow without a flush, each run with the step number
-  // after the one before it, and the samples of the next one.
+  // after the one before it.
   int64_t steps_left = 0;
+  // The samples of the next step that this executor runs, so that they can be gathered ahead. May
+  // be empty, unless its passes run in this step, too: if steps are left.
   std::span<const int64_t> next_samples;
   // Totals of the data set that the mini-batch is a part of, as TotalsOf gives them: the loss is
   // its share of the data set's. Null: those of the mini-batch itself.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker_daemon/torch/tensor_types.h"
+#include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
 
@@ -18,6 +19,12 @@ absl::StatusOr<std::unique_ptr<StepInputs>> StepInputs::Create(
     DeviceStreams* streams) {
   std::unique_ptr<StepInputs> inputs(
       new StepInputs(graph, program, plan, data, buffers, device, streams));
+  if (streams != nullptr && !plan.inputs.empty()) {
+    inputs->prefetch_ = std::make_unique<InputPrefetch>(
+        [&own = *inputs](InputId input, std::span<const int64_t> samples) {
+          return own.GatherOnThread(input, samples);
+        });
+  }
   if (plan.totals.values.empty()) return inputs;
   auto totals = TotalsModule::Create(graph, plan.totals, parameters, device);
   if (!totals.ok()) {
@@ -37,10 +44,11 @@ absl::Status StepInputs::Check(const StepInput& input) const {
     return bad(size, " samples, ", input.valid, " of them valid, for a mini-batch of ",
                program_.mini_batch);
   }
-  if (!plan_.has_sections) return absl::OkStatus();
-  if (input.steps_left < 0 ||
-      (input.steps_left > 0) != (input.next_samples.size() == input.samples.size()))
-    return bad("the samples of the step after it are missing, or there is none");
+  const bool next_needed = plan_.has_sections && input.steps_left > 0;
+  if (input.steps_left < 0 || (input.next_samples.empty() && next_needed))
+    return bad("the samples of the step after it are missing");
+  if (!input.next_samples.empty() && input.next_samples.size() != input.samples.size())
+    return bad(input.next_samples.size(), " samples of the step after it, not ", size);
   return absl::OkStatus();
 }
 
@@ -49,10 +57,22 @@ void StepInputs::Begin(const StepInput& input) {
   batches_[0] = {input.samples, input.valid, std::nullopt};
   if (input.totals != nullptr) batches_[0].totals = *input.totals;
   batches_[1] = {input.next_samples, input.valid, std::nullopt};
+  if (prefetch_ != nullptr) prefetch_->Expect(loads_.From(input, /*begins_run=*/!in_run_));
+  in_run_ = plan_.has_sections && input.steps_left > 0;
+}
+
+void StepInputs::GatherAhead(std::span<const int64_t> samples) {
+  if (prefetch_ != nullptr) prefetch_->Expect(loads_.OfRun(samples));
 }
 
 absl::StatusOr<at::Tensor> StepInputs::Load(InputId input, const StepSamples& samples) const {
-  return Gather(input, BatchOf(samples.step).In(samples.range));
+  const std::span<const int64_t> indices = BatchOf(samples.step).In(samples.range);
+  at::Tensor gathered;
+  if (prefetch_ != nullptr) gathered = prefetch_->Take(input, indices);
+  if (!gathered.defined()) {
+    ASSIGN_OR_RETURN(gathered, Gather(input, indices));
+  }
+  return OnDevice(input, samples.range.size(), std::move(gathered));
 }
 
 absl::StatusOr<std::vector<at::Tensor>> StepInputs::Load(const std::vector<InputId>& inputs,
@@ -69,14 +89,29 @@ absl::StatusOr<at::Tensor> StepInputs::Gather(InputId input,
                                               std::span<const int64_t> samples) const {
   const TensorMeta& meta = graph_.input(input).meta;
   const auto count = static_cast<int64_t>(samples.size());
-  const std::vector<int64_t> shape = ShapeAt(meta, count);
-  at::Tensor tensor = streams_ == nullptr ? at::empty(shape, ToScalarType(meta.dtype))
-                                          : buffers_.Take(meta.SizeBytes(count));
+  at::Tensor tensor = streams_ == nullptr
+                          ? at::empty(ShapeAt(meta, count), ToScalarType(meta.dtype))
+                          : buffers_.Take(meta.SizeBytes(count));
   RETURN_IF_ERROR(data_.Gather(input, samples, static_cast<std::byte*>(tensor.data_ptr())));
-  if (streams_ == nullptr) return tensor.to(device_);
-  DeviceStreams::Arrived arrived = streams_->CopyIn(std::move(tensor));
+  return tensor;
+}
+
+absl::StatusOr<at::Tensor> StepInputs::GatherOnThread(InputId input,
+                                                      std::span<const int64_t> samples) const {
+  absl::StatusOr<at::Tensor> gathered = at::Tensor();
+  RETURN_IF_ERROR(Guarded([&] {
+    const DeviceStreams::Scope on_compute(streams_);  // Memory is pinned for the current device.
+    gathered = Gather(input, samples);
+  }));
+  return gathered;
+}
+
+at::Tensor StepInputs::OnDevice(InputId input, int64_t count, at::Tensor gathered) const {
+  if (streams_ == nullptr) return gathered.to(device_);
+  const TensorMeta& meta = graph_.input(input).meta;
+  DeviceStreams::Arrived arrived = streams_->CopyIn(std::move(gathered));
   streams_->Await(arrived.ready);
-  return arrived.tensors[0].view(ToScalarType(meta.dtype)).view(shape);
+  return arrived.tensors[0].view(ToScalarType(meta.dtype)).view(ShapeAt(meta, count));
 }
 
 absl::StatusOr<std::vector<at::Tensor>> StepInputs::TotalsOver(
@@ -84,8 +119,8 @@ absl::StatusOr<std::vector<at::Tensor>> StepInputs::TotalsOver(
   if (!totals_.has_value()) return std::vector<at::Tensor>();
   std::vector<at::Tensor> inputs;
   for (InputId input : plan_.totals.inputs) {
-    ASSIGN_OR_RETURN(at::Tensor tensor, Gather(input, samples));
-    inputs.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(at::Tensor gathered, Gather(input, samples));
+    inputs.push_back(OnDevice(input, static_cast<int64_t>(samples.size()), std::move(gathered)));
   }
   return totals_->Run(static_cast<int64_t>(samples.size()), inputs);
 }

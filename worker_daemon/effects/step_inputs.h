@@ -1,4 +1,7 @@
 // What the passes of a step read of the data set: inputs of the graph, and totals of the batch.
+//
+// For an accelerator inputs are gathered ahead (input_prefetch.h). A processor would compute
+// meanwhile on the cores that gathering takes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +19,8 @@
 #include "common/program/program.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/effects/batch_totals.h"
+#include "worker_daemon/effects/input_loads.h"
+#include "worker_daemon/effects/input_prefetch.h"
 #include "worker_daemon/effects/step_data.h"
 #include "worker_daemon/messages/buffer_pool.h"
 #include "worker_daemon/stage/parameter_store.h"
@@ -38,6 +43,10 @@ class StepInputs {
 
   // From now on the mini-batches are those of this step and the one after it.
   void Begin(const StepInput& input);
+
+  // The next step will be of these samples. REQUIRES: they are mini_batch, and no step is under
+  // way that others follow without a flush.
+  void GatherAhead(std::span<const int64_t> samples);
 
   // An input of the graph for some samples, on the device. Errors of Dataset::Gather.
   absl::StatusOr<at::Tensor> Load(InputId input, const StepSamples& samples) const;
@@ -81,9 +90,14 @@ class StepInputs {
         data_(data),
         buffers_(buffers),
         device_(device),
-        streams_(streams) {}
+        streams_(streams),
+        loads_(graph, program, plan) {}
 
+  // On the host; for an accelerator as bytes.
   absl::StatusOr<at::Tensor> Gather(InputId input, std::span<const int64_t> samples) const;
+  absl::StatusOr<at::Tensor> GatherOnThread(InputId input, std::span<const int64_t> samples) const;
+  // What Gather gave for `count` samples, on the device.
+  at::Tensor OnDevice(InputId input, int64_t count, at::Tensor gathered) const;
   absl::StatusOr<std::vector<at::Tensor>> AllTotals(StageId stage, const StepSamples& samples);
   // REQUIRES: the step under way or the one after it.
   Batch& BatchOf(int64_t step) { return batches_[step - step_]; }
@@ -99,6 +113,9 @@ class StepInputs {
   std::optional<TotalsModule> totals_;  // If a stage reads any.
   int64_t step_ = 0;                    // The step under way.
   std::array<Batch, 2> batches_;        // Its mini-batch and that of the step after it.
+  const InputLoads loads_;
+  bool in_run_ = false;                      // The next step follows without a flush.
+  std::unique_ptr<InputPrefetch> prefetch_;  // Last: uses the members above. Null: nothing is.
 };
 
 }  // namespace stagewright

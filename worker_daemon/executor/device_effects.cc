@@ -1,9 +1,11 @@
 #include "worker_daemon/executor/device_effects.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/memory/message_buffers.h"
+#include "worker_daemon/effects/input_loads.h"
 #include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
@@ -45,7 +47,13 @@ absl::StatusOr<std::unique_ptr<DeviceEffects>> DeviceEffects::Create(
   ASSIGN_OR_RETURN(auto stages, DeviceStages::Create(graph, program, plan, parameters, of_stages));
   e.stages_.emplace(std::move(stages));
   e.types_.emplace(graph, options.precision);
-  e.buffers_.emplace(MessageBuffers(*e.types_, program, *plan.program), options.device.is_cuda());
+  std::map<Bytes, int32_t> buffers = MessageBuffers(*e.types_, program, *plan.program);
+  if (streams != nullptr) {
+    const InputLoads loads(graph, program, plan);
+    for (const auto& [bytes, count] : loads.Buffers(graph, InputPrefetch::kAhead))
+      buffers[bytes] += count;
+  }
+  e.buffers_.emplace(std::move(buffers), options.device.is_cuda());
   ASSIGN_OR_RETURN(e.inputs_, StepInputs::Create(graph, program, plan, data, parameters,
                                                  *e.buffers_, options.device, streams));
   e.figures_.emplace(

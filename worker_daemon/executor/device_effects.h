@@ -52,7 +52,7 @@ class DeviceEffects final : public StepEffects {
   // After a step that succeeded. Errors of the clock.
   absl::StatusOr<StepOutput> TakeOutput(int64_t step, StepTrace trace);
 
-  const StepInputs& inputs() const { return *inputs_; }
+  StepInputs& inputs() { return *inputs_; }
   DeviceStages& stages() { return *stages_; }
 
   absl::Status Compute(const StepAction& action) override;
@@ -74,7 +74,7 @@ class DeviceEffects final : public StepEffects {
   const ExecutorOptions options_;
   StepMachine* machine_ = nullptr;
   std::optional<MessageTypes> types_;
-  std::optional<BufferPool> buffers_;  // Where messages are packed and received.
+  std::optional<BufferPool> buffers_;  // Where messages are packed and received, inputs gathered.
   Mailbox mailbox_;
   std::optional<DeviceStages> stages_;
   std::unique_ptr<StepInputs> inputs_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "common/data/dataset.h"
@@ -125,9 +126,11 @@ class DeviceRunner::Impl {
     for (int64_t step = first; step < end; ++step) {
       const int64_t left = EndOfRun(step) - 1 - step;
       const double loss_scale = loss_scale_.has_value() ? loss_scale_->value() : 0;
-      std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
+      std::vector<int64_t> next = step + 1 < end ? MiniBatch(step + 1) : std::vector<int64_t>();
       if (watch_ != nullptr) RETURN_IF_ERROR(watch_->BeginStep(step));
       Executor& training = *lengths_[LengthAt(step)].training;
+      Executor* const after = next.empty() ? nullptr : &*lengths_[LengthAt(step + 1)].training;
+      if (after != nullptr && after != &training) after->GatherAhead(next);
       ASSIGN_OR_RETURN(
           StepOutput output,
           training.RunStep({.step = step,
@@ -135,7 +138,7 @@ class DeviceRunner::Impl {
                             .valid = job_.program->mini_batch,
                             .deadline = absl::Now() + job_.step_timeout,
                             .steps_left = left,
-                            .next_samples = next,
+                            .next_samples = after == &training ? next : std::span<const int64_t>(),
                             .time_operators = job_.time_operators && job_.time_operators(step)}));
       if (watch_ != nullptr) RETURN_IF_ERROR(watch_->EndStep(step, output.loss));
       std::optional<EvaluationReport> evaluation;
@@ -148,7 +151,7 @@ class DeviceRunner::Impl {
         return absl::OkStatus();
       }
       if (step + 1 < job_.steps && checkpoint_.has_value()) SaveIfDue(step + 1);
-      samples = left > 0 || step + 1 == end ? std::move(next) : MiniBatch(step + 1);
+      samples = std::move(next);
     }
     return absl::OkStatus();
   }

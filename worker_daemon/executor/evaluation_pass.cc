@@ -32,13 +32,20 @@ absl::StatusOr<EvaluationReport> EvaluationPass::RunHere() {
   EvaluationReport report;
   const bool mean = job_.graph->loss_reduction() == LossReduction::kMean;
   RETURN_IF_ERROR(Annotate(CollectTotals(), "evaluation"));
-  int64_t i = 0;
-  for (const Batch& step : Batches()) {
-    auto output = step.length->evaluation->RunStep({.step = i++,
-                                                    .samples = step.batch.indices,
-                                                    .valid = step.batch.valid,
-                                                    .deadline = absl::Now() + job_.step_timeout,
-                                                    .totals = &*totals_});
+  const std::vector<Batch> steps = Batches();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Batch& step = steps[i];
+    std::span<const int64_t> next;
+    if (i + 1 < steps.size()) next = steps[i + 1].batch.indices;
+    const bool stays = !next.empty() && steps[i + 1].length == step.length;
+    if (!next.empty() && !stays) steps[i + 1].length->evaluation->GatherAhead(next);
+    auto output =
+        step.length->evaluation->RunStep({.step = static_cast<int64_t>(i),
+                                          .samples = step.batch.indices,
+                                          .valid = step.batch.valid,
+                                          .deadline = absl::Now() + job_.step_timeout,
+                                          .next_samples = stays ? next : std::span<const int64_t>(),
+                                          .totals = &*totals_});
     if (!output.ok()) return Annotate(output.status(), "evaluation");
     const double share =
         static_cast<double>(step.batch.valid) / static_cast<double>(samples_.samples());

@@ -55,6 +55,10 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
   return effects_->TakeOutput(input.step, std::move(trace));
 }
 
+void Executor::GatherAhead(std::span<const int64_t> samples) {
+  effects_->inputs().GatherAhead(samples);
+}
+
 absl::Status Executor::CheckPartialBatches() const {
   return effects_->stages().CheckPartialBatches();
 }

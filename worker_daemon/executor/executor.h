@@ -52,6 +52,11 @@ class Executor {
   // aborted, and further calls return the same error.
   absl::StatusOr<StepOutput> RunStep(const StepInput& input);
 
+  // The next step of this executor will have these samples, mini_batch of them: their inputs may be
+  // gathered from now on. For where StepInput::next_samples does not say so, as another executor
+  // runs the step before it. Called as RunStep; not within a run of steps without a flush.
+  void GatherAhead(std::span<const int64_t> samples);
+
   // Ends the step under way and all later ones with `status`. Safe from any thread.
   void Abort(const absl::Status& status) { machine_->Abort(status); }
 

@@ -104,15 +104,19 @@ class Planning {
     std::set<ParameterId> parameters;
     std::set<InputId> inputs;
     std::vector<TotalId> totals;
-    for (const StagePlan& stage : plan_.stages) {
+    for (StagePlan& stage : plan_.stages) {
       for (ParameterId id : StateOfStage(graph_, program_.stages[stage.stage.index()]))
         parameters.insert(id);
+      std::set<InputId> read;
       for (NodeId node : NodesOf(stage.stage)) {
         totals.insert(totals.end(), graph_.Totals(node).begin(), graph_.Totals(node).end());
-        inputs.insert(graph_.Inputs(node).begin(), graph_.Inputs(node).end());
+        read.insert(graph_.Inputs(node).begin(), graph_.Inputs(node).end());
         const std::optional<InputId> target = ClassTarget(graph_);
-        if (target.has_value() && graph_.prediction()->node == node) inputs.insert(*target);
+        if (target.has_value() && graph_.prediction()->node == node) stage.target = target;
       }
+      stage.inputs.assign(read.begin(), read.end());
+      inputs.insert(read.begin(), read.end());
+      if (stage.target.has_value()) inputs.insert(*stage.target);
     }
     plan_.totals = PlanTotals(graph_, std::move(totals));
     parameters.insert(plan_.totals.parameters.begin(), plan_.totals.parameters.end());

@@ -37,6 +37,8 @@ struct ActionPlan {
 struct StagePlan {
   StageId stage;
   std::vector<ValueRef> outputs;   // Values that other stages read, sorted.
+  std::vector<InputId> inputs;     // Inputs that its nodes read, ascending.
+  std::optional<InputId> target;   // ClassTarget(), where the prediction is made.
   std::vector<int32_t> into, out;  // Channels to and from the stage on this device, ascending.
   bool split_backward = false;     // Its backward passes come in two halves.
 };

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from ..errors import ExportError
 from .autograd_functions import UntriedFunction, is_derivative, plain_functions
 from .ctc import traceable_ctc
-from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
+from .diagnosis import explain, fixed_sizes, reading_of, refuse_what_fails_by_itself
 from .functionalize import make_functional
 from .held_state import kept_state
 from .losses import derive_target
@@ -254,7 +254,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
         dim = Dim("batch", min=bounds[0], max=bounds[1])
         shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
         try:
-            with _quiet(), exact_lines(), marked_regions():
+            with _quiet(), exact_lines(), marked_regions(), fixed_sizes() as fixed:
                 return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False), bounds
         except ExportError:
             raise
@@ -262,7 +262,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
             narrower = suggested_bounds(str(error), bounds)
             if narrower is None:
                 refuse_what_fails_by_itself(wrapper, example)
-                raise ExportError(f"torch.export cannot trace the model: {explain(error)}") from error
+                raise ExportError(f"torch.export cannot trace the model: {explain(error, fixed)}") from error
             bounds = narrower
 
 

@@ -37,7 +37,7 @@ from .traceable import (
     settled_minima,
     unchecked_distributions,
 )
-from .unrecorded import refuse_backward_hooks, refuse_own_randomness, refused_hooks
+from .unrecorded import refuse_backward_hooks, refuse_own_randomness, refused_hooks, refused_packing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,6 +226,7 @@ def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode,
         settled_minima(),
         traceable_ctc(),
         refused_hooks(),
+        refused_packing(),
     ):
         yield
 

@@ -99,7 +99,7 @@ def refuse_what_fails_by_itself(wrapper: nn.Module, example: tuple) -> None:
     finished = []
     hook = model.register_forward_hook(lambda *_: finished.append(True))
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):  # With gradients, which forward may ask for.
             wrapper(*pytree.tree_map_only(torch.Tensor, torch.clone, example))
     except ExportError:
         raise

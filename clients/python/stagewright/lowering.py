@@ -211,10 +211,14 @@ class Lowering:
         if node.target is operator.getitem:
             self._lower_getitem(node)
             return
+        if isinstance(value, (float, torch.SymFloat, bool, torch.SymBool)):
+            raise ExportError(
+                f"{where}: a number computed from data or from the batch size cannot be captured; compute with tensors "
+                "instead of their values, with sizes of a sample instead of the batch's, and leave means over samples to "
+                "the loss"
+            )
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
             raise ExportError(f"{where}: not an ATen operator, so the engine could not run it")
-        if isinstance(value, (float, torch.SymFloat, bool, torch.SymBool)):
-            raise ExportError(f"{where}: a number computed from data or from the batch size cannot be captured")
         same = self._same_as(node)
         if same is not None:
             self._arguments[node] = self._arguments[same]

@@ -3,10 +3,11 @@ captured if its backward is the derivative of its forward, which is tried on num
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
 
 from ..errors import ExportError
 from .places import line_here, module_here
@@ -66,6 +67,8 @@ def plain_functions(model: nn.Module, allowed: set[type]) -> Iterator[None]:
     original = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls, *args, **kwargs):
+        if cls is CheckpointFunction:
+            return _checkpointed(*args)
         if cls.__module__.startswith("torch."):
             return original.__get__(None, cls)(*args, **kwargs)
         if cls in allowed and not kwargs:
@@ -82,6 +85,14 @@ def plain_functions(model: nn.Module, allowed: set[type]) -> Iterator[None]:
         yield
     finally:
         torch.autograd.Function.apply = original
+
+
+def _checkpointed(function: Callable, _: bool, *args: object) -> object:
+    """What a reentrant checkpoint computes, which runs without gradients and so would be traced without: with them if
+    what it reads has one, as its backward does."""
+    differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+    with torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+        return function(*args)
 
 
 def is_derivative(function: type, args: tuple) -> bool:

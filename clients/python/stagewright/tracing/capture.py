@@ -20,23 +20,24 @@ from torch.utils import _pytree as pytree
 from ..errors import ExportError
 from .autograd_functions import UntriedFunction, is_derivative, plain_functions
 from .ctc import traceable_ctc
-from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
+from .diagnosis import explain, fixed_sizes, reading_of, refuse_what_fails_by_itself
 from .functionalize import make_functional
+from .held_state import kept_state
 from .losses import derive_target
 from .outputs import prediction_of
 from .places import exact_lines
 from .regions import marked_regions
+from .repeated_calls import refuse_hidden_state
 from .symbols import Batch
 from .traceable import (
     EvenChunks,
     KeptSlices,
     cumulative_averages,
     idle_conversions,
-    kept_attributes,
     settled_minima,
     unchecked_distributions,
 )
-from .unrecorded import refuse_backward_hooks, refuse_own_randomness, refused_hooks
+from .unrecorded import refuse_backward_hooks, refuse_own_randomness, refused_hooks, refused_packing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _capture(
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     refuse_backward_hooks(model)
-    with _traceable(model, _modules(model, loss), mode, allowed), kept_attributes(model, without=[]):
+    with _traceable(model, _modules(model, loss), mode, allowed), kept_state(_modules(model, loss)):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -185,6 +186,7 @@ def _capture(
         names += _target_names(targets, names)
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         example = _stored_form((args, kwargs, targets), batch_dim)
+        refuse_hidden_state(model, loss, example, batch_dim)
         seen: list[tuple] = []
         wrapper = ModelWithLoss(model, loss, batch_dim, seen.append, keep_slices)
         program, bounds = refuse_own_randomness(lambda: _trace_with_attributes(wrapper, example))
@@ -224,6 +226,7 @@ def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode,
         settled_minima(),
         traceable_ctc(),
         refused_hooks(),
+        refused_packing(),
     ):
         yield
 
@@ -233,13 +236,13 @@ def _trace_with_attributes(
 ) -> tuple[ExportedProgram, tuple[int, int | None]]:
     """A trace; if forward assigns attributes, one without their old values: what a hook computes anew is no state."""
     try:
-        with kept_attributes(wrapper.model, without=[]):
+        with kept_state([*wrapper.model.modules()]):
             return _trace(wrapper, example)
     except AssignedAttributes as error:
         held = _held_tensors(wrapper.model)
         wrapper.set_by_forward = error.names
         try:
-            with kept_attributes(wrapper.model, without=[name for name in error.names if name in held]):
+            with kept_state([*wrapper.model.modules()], without=[name for name in error.names if name in held]):
                 return _trace(wrapper, example)
         except Exception:
             raise error from None
@@ -252,7 +255,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
         dim = Dim("batch", min=bounds[0], max=bounds[1])
         shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
         try:
-            with _quiet(), exact_lines(), marked_regions():
+            with _quiet(), exact_lines(), marked_regions(), fixed_sizes() as fixed:
                 return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False), bounds
         except ExportError:
             raise
@@ -260,7 +263,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
             narrower = suggested_bounds(str(error), bounds)
             if narrower is None:
                 refuse_what_fails_by_itself(wrapper, example)
-                raise ExportError(f"torch.export cannot trace the model: {explain(error)}") from error
+                raise ExportError(f"torch.export cannot trace the model: {explain(error, fixed)}") from error
             bounds = narrower
 
 

@@ -1,24 +1,65 @@
 """What to say when a model cannot be traced."""
 
+import contextlib
 import inspect
 import re
+from collections.abc import Iterator
+from unittest import mock
 
+import sympy
 import torch
 from torch import nn
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from ..errors import ExportError
-from .places import line_of_error, place_of_error
+from .places import line_here, line_of_error, place_of_error
 
 
-def explain(error: Exception) -> str:
-    """One sentence on what the tracer stumbled over, with the line of the user's code and what to do."""
+@contextlib.contextmanager
+def fixed_sizes() -> Iterator[list[str]]:
+    """While open, notes the lines of the user's code at which a symbolic size becomes a number."""
+    lines: list[str] = []
+    replace, guard_int, guard_float = ShapeEnv._set_replacement, SymNode.guard_int, SymNode.guard_float
+
+    def note(becomes_a_number: bool) -> None:
+        if becomes_a_number and line_here():
+            lines.append(line_here())
+
+    def noted_replacement(env: ShapeEnv, symbol: sympy.Symbol, value: sympy.Basic, *rest: object) -> None:
+        note(value.is_number)
+        replace(env, symbol, value, *rest)
+
+    def noted_int(node: SymNode, *place: object) -> int:
+        note(bool(node.expr.free_symbols))
+        return guard_int(node, *place)
+
+    def noted_float(node: SymNode, *place: object) -> float:
+        note(bool(node.expr.free_symbols))
+        return guard_float(node, *place)
+
+    with (
+        mock.patch.object(ShapeEnv, "_set_replacement", noted_replacement),
+        mock.patch.object(SymNode, "guard_int", noted_int),
+        mock.patch.object(SymNode, "guard_float", noted_float),
+    ):
+        yield lines
+
+
+def explain(error: Exception, fixed: list[str] | None = None) -> str:
+    """One sentence on what the tracer stumbled over, with the line of the user's code and what to do.
+
+    fixed: the lines that fixed a size.
+    """
     text = str(error).strip()
     line = line_of_error(error)
     if "specialized it to be a constant" in text or "Constraints violated" in text:
+        line = line or (fixed[0] if fixed else "")
         return (
-            "the model fixes or restricts the batch size: it uses it as a Python number, cuts the batch in parts, "
-            f"or compares samples with each other{line}"
+            f"the model fixes or restricts the batch size{line}: it uses it as a Python number, cuts the batch in parts, "
+            "or compares samples with each other. Micro-batches have fewer samples: compute what is to be the same in all "
+            "of them from sizes of a sample, and leave means over samples to the loss"
         )
     if "data-dependent" in text:
         place = place_of_error(error).split(": ")[0].rsplit("/", 1)[-1] or "FILE:LINE"
@@ -58,7 +99,7 @@ def refuse_what_fails_by_itself(wrapper: nn.Module, example: tuple) -> None:
     finished = []
     hook = model.register_forward_hook(lambda *_: finished.append(True))
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):  # With gradients, which forward may ask for.
             wrapper(*pytree.tree_map_only(torch.Tensor, torch.clone, example))
     except ExportError:
         raise

@@ -162,20 +162,3 @@ def settled_minima() -> Iterator[None]:
 
     with mock.patch.object(ShapeEnv, "simplify", simplify):
         yield
-
-
-@contextlib.contextmanager
-def kept_attributes(model: nn.Module, without: list[str]) -> Iterator[None]:
-    """Puts plain tensor attributes back afterwards as they were. Those in `without` are gone while open: forward, or a
-    hook before it, must set them before they are read."""
-    before = [(module, dict(vars(module))) for module in model.modules()]
-    for name in without:
-        path, _, attribute = name.rpartition(".")
-        delattr(model.get_submodule(path), attribute)
-    try:
-        yield
-    finally:
-        for module, attributes in before:
-            for name, value in attributes.items():
-                if isinstance(value, torch.Tensor):
-                    vars(module)[name] = value

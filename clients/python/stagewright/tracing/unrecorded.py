@@ -1,5 +1,5 @@
-"""Python in a model that no graph records: hooks on gradients, random numbers and counts of its own. None is dropped in
-silence."""
+"""What no graph records of a model: hooks on gradients, random numbers of Python's and NumPy's, packed sequences. None is
+dropped in silence."""
 
 import contextlib
 import random
@@ -10,6 +10,7 @@ from unittest import mock
 
 import torch
 from torch import nn
+from torch.nn.utils import rnn
 
 from ..errors import ExportError
 from .places import line_here
@@ -35,6 +36,21 @@ def refused_hooks() -> Iterator[None]:
         )
 
     with mock.patch.object(torch.Tensor, "register_hook", register_hook):
+        yield
+
+
+@contextlib.contextmanager
+def refused_packing() -> Iterator[None]:
+    """While open, sequences are not packed: how many rows a packed one has depends on the values of lengths."""
+
+    def pack(*args: object) -> None:
+        raise ExportError(
+            f"forward packs sequences{line_here()}, so that sizes depend on the values of a tensor; run the recurrent layer "
+            "over the padded sequences and take its outputs at the last step of each (gather). One of two directions also "
+            "reads the padding: run the other way over sequences that are each turned round within their length"
+        )
+
+    with mock.patch.object(rnn, "_packed_sequence_init_args", pack):
         yield
 
 

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import stagewright
 
-from faithful import export_and_compare
+from faithful import compare, export_and_compare
 
 
 class Square(torch.autograd.Function):
@@ -107,6 +108,29 @@ def batch(samples):
 )
 def test_derivatives_are_captured(step, tmp_path):
     export_and_compare(Body(step), batch, nn.MSELoss(), tmp_path)
+
+
+class Recomputed(nn.Module):
+    def __init__(self, inner, reentrant):
+        super().__init__()
+        self.inner, self.head, self.reentrant = inner, nn.Linear(4, 4), reentrant
+        self.block = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+
+    def forward(self, x):
+        return self.head(checkpoint(self.block, self.inner(x), use_reentrant=self.reentrant))
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
+def test_reentrant_checkpoint_of_an_input_has_no_gradient(tmp_path):
+    export_and_compare(Recomputed(nn.Identity(), True), batch, nn.MSELoss(), tmp_path)
+
+
+def test_reentrant_checkpoint_of_a_value(tmp_path):
+    model = Recomputed(nn.Linear(4, 4), True)
+    exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+    model.reentrant = False  # The same gradients, also by torch.autograd.grad.
+    compare(model, exported, batch(3), nn.MSELoss(), 3)
+    assert all(parameter.trainable for parameter in exported.graph.parameters)
 
 
 @pytest.mark.parametrize("function", [Reversed, Rounded, Clipped, BoundedRoot])

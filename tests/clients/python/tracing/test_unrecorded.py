@@ -6,6 +6,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import rnn
 
 import stagewright
 
@@ -32,11 +33,17 @@ def noisy(y):
     return y * torch.from_numpy((numpy.random.rand(4) > 0.5).astype(numpy.float32))
 
 
+def packed(y):
+    sequences = rnn.pack_padded_sequence(y[..., None], torch.full((len(y),), 4), batch_first=True)
+    return nn.LSTM(1, 4, batch_first=True)(sequences)[1][0][-1]
+
+
 @pytest.mark.parametrize(
     "step, message",
     [
         (hooked, r"hook on a gradient \(.*test_unrecorded.py:\d+: y.register_hook"),
         (skipped, r"from Python's random \(.*test_unrecorded.py:\d+: return y if random.random.*as an input"),
+        (packed, r"packs sequences \(.*test_unrecorded.py:\d+: sequences = rnn.pack.*over the padded sequences"),
         (noisy, r"from numpy.random \(.*test_unrecorded.py:\d+: return y \* torch.from_numpy.*as an input"),
     ],
 )

@@ -7,7 +7,7 @@ import signal
 import faults
 import pytest
 
-STEPS = 2500
+STEPS = 1000  # Several seconds, in which the fault begins, however short it is.
 
 
 @pytest.fixture(scope="module", params=[2, 3])

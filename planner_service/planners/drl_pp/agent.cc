@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -42,12 +42,14 @@ int64_t Draw(const torch::Tensor& log_probabilities, RandomEngine& random) {
   return n - 1;
 }
 
-torch::Tensor Entropy(const torch::Tensor& log_probabilities) {
-  return -(log_probabilities.exp() * log_probabilities).sum(-1);
-}
-
 torch::Tensor IndexTensor(const std::vector<int32_t>& indices) {
   return torch::tensor(std::vector<int64_t>(indices.begin(), indices.end()));
+}
+
+// With scores of zero, a partitioning over a chain cuts every n / K groups.
+double Temperature(const Dag& dag, int32_t most_partitions) {
+  return std::log(
+      std::max(1.0, static_cast<double>(dag.size()) / static_cast<double>(most_partitions)));
 }
 
 }  // namespace
@@ -87,47 +89,31 @@ torch::Tensor Agent::Encode(const torch::Tensor& features, const torch::Tensor& 
 }
 
 // Algorithm 1, one decision at a time.
-class Agent::Partitioning {
+class Agent::Sampling {
  public:
-  Partitioning(Agent& agent, const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions)
+  Sampling(Agent& agent, const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions)
       : agent_(agent),
         nodes_(nodes),
-        dag_(dag),
-        most_partitions_(most_partitions),
-        taken_(dag.size(), false),
-        // With scores of zero, a partitioning over a chain cuts every n / K groups.
-        temperature_(std::log(std::max(
-            1.0, static_cast<double>(dag.size()) / static_cast<double>(most_partitions)))) {
-    const torch::Tensor zero = torch::zeros({1, kWidth});
-    summary_ = {zero, zero};
-    cut_state_ = summary_;
-    members_ = summary_;
-    sum_ = zero;
-    for (int32_t v = 0; v < dag.size(); ++v) {
-      if (dag.Predecessors(v).empty()) candidates_.insert(v);
-    }
-    partitions_.emplace_back();
+        groups_(dag.size()),
+        temperature_(Temperature(dag, most_partitions)),
+        walk_(dag, most_partitions) {
+    sum_ = torch::zeros({1, kWidth});
+    summary_ = cut_state_ = members_ = {sum_, sum_};
   }
 
-  bool Done() const {
-    return static_cast<int32_t>(partitions_.size()) >= most_partitions_ || candidates_.empty();
-  }
+  Walk& walk() { return walk_; }
 
-  // The last of the options is the cut, unless the partition is empty.
-  bool MayCut() const { return !partitions_.back().empty(); }
-  std::vector<int32_t> Candidates() const { return {candidates_.begin(), candidates_.end()}; }
-
-  // Log-probabilities of the options.
+  // Log-probabilities of the candidates and, where the partition may be cut, of that.
   torch::Tensor Options() {
-    const std::vector<int32_t> candidates = Candidates();
+    const std::vector<int32_t> candidates = walk_.Candidates();
     const auto n = static_cast<int64_t>(candidates.size());
     const torch::Tensor inputs = nodes_.index_select(0, IndexTensor(candidates));
     const auto [h, c] = agent_.selector_->forward(
         inputs, std::make_tuple(members_.h.expand({n, kWidth}), members_.c.expand({n, kWidth})));
     torch::Tensor scores = agent_.candidate_score_->forward(h).squeeze(1);
-    if (MayCut()) {
-      const auto [cut_h, cut_c] = agent_.cutter_->forward(sum_ / static_cast<double>(dag_.size()),
-                                                          std::make_tuple(summary_.h, summary_.c));
+    if (walk_.MayCut()) {
+      const auto [cut_h, cut_c] =
+          agent_.cutter_->forward(sum_ / groups_, std::make_tuple(summary_.h, summary_.c));
       cut_state_ = {cut_h, cut_c};
       const torch::Tensor cut = agent_.cut_score_->forward(cut_h).squeeze(1) - temperature_;
       scores = torch::cat({scores, cut});
@@ -137,95 +123,235 @@ class Agent::Partitioning {
 
   // `decision` is a candidate, or kCut after Options().
   void Apply(int32_t decision) {
-    if (decision == kCut) {
-      summary_ = cut_state_;
-      members_ = {summary_.h, torch::zeros({1, kWidth})};
-      sum_ = torch::zeros({1, kWidth});
-      partitions_.emplace_back();
-      return;
+    for (const int32_t group : walk_.Apply(decision)) {
+      const torch::Tensor node = nodes_.narrow(0, group, 1);
+      const auto [h, c] = agent_.selector_->forward(node, std::make_tuple(members_.h, members_.c));
+      members_ = {h, c};
+      sum_ = sum_ + node;
     }
-    Take(decision);
-  }
-
-  std::vector<std::vector<int32_t>> Finish() {
-    for (int32_t v : dag_.order()) {
-      if (!taken_[v]) partitions_.back().push_back(v);
-    }
-    if (partitions_.back().empty()) partitions_.pop_back();
-    for (auto& partition : partitions_) std::sort(partition.begin(), partition.end());
-    return std::move(partitions_);
+    if (decision != kCut) return;
+    summary_ = cut_state_;
+    sum_ = torch::zeros({1, kWidth});
+    members_ = {summary_.h, sum_};
   }
 
  private:
-  // The group and all its predecessors that no partition has.
-  void Take(int32_t group) {
-    for (int32_t before : dag_.Predecessors(group)) {
-      if (!taken_[before]) Take(before);
-    }
-    taken_[group] = true;
-    candidates_.erase(group);
-    partitions_.back().push_back(group);
-    const torch::Tensor node = nodes_.narrow(0, group, 1);
-    const auto [h, c] = agent_.selector_->forward(node, std::make_tuple(members_.h, members_.c));
-    members_ = {h, c};
-    sum_ = sum_ + node;
-    for (int32_t next : dag_.Successors(group)) {
-      if (!taken_[next]) candidates_.insert(next);
-    }
-  }
-
   Agent& agent_;
   const torch::Tensor& nodes_;
-  const Dag& dag_;
-  const int32_t most_partitions_;
-  std::vector<bool> taken_;
-  double temperature_;
-  std::set<int32_t> candidates_;
-  std::vector<std::vector<int32_t>> partitions_;
+  const double groups_;
+  const double temperature_;
+  Walk walk_;
   State summary_;    // After the partitions before this one.
   State cut_state_;  // After this partition, too.
   State members_;    // After the members of this partition.
   torch::Tensor sum_;
 };
 
+// The walks of several schemes, whose decisions are known. What the network is after each group
+// that joins and each cut needs the state before it, a row per scheme; the options of all decisions
+// are then scored in one go.
+class Agent::Replay {
+ public:
+  Replay(Agent& agent, const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
+         const std::vector<Scheme>& schemes)
+      : agent_(agent),
+        nodes_(nodes),
+        groups_(dag.size()),
+        temperature_(Temperature(dag, most_partitions)),
+        rows_(static_cast<int64_t>(schemes.size())) {
+    for (const Scheme& scheme : schemes) Follow(scheme, Walk(dag, most_partitions));
+  }
+
+  std::vector<Judged> Judge() {
+    if (decisions_.empty()) {
+      return std::vector<Judged>(rows_, {torch::zeros({0}), torch::zeros({})});
+    }
+    Advance();
+    const auto decisions = static_cast<int64_t>(decisions_.size());
+    const torch::Tensor logs = torch::log_softmax(Scores(), 1);
+    std::vector<int64_t> chosen;
+    for (const Decision& decision : decisions_) chosen.push_back(decision.chosen);
+    const torch::Tensor taken =
+        logs.gather(1, torch::tensor(chosen).view({decisions, 1})).squeeze(1);
+    std::vector<Judged> judged;
+    int64_t begin = 0;
+    for (int64_t row = 0; row < rows_; ++row) {
+      int64_t end = begin;
+      while (end < decisions && decisions_[end].row == row) ++end;
+      judged.push_back(
+          {taken.narrow(0, begin, end - begin),
+           end > begin ? MeanEntropy(logs.narrow(0, begin, end - begin)) : torch::zeros({})});
+      begin = end;
+    }
+    return judged;
+  }
+
+ private:
+  struct Decision {
+    int64_t row;      // The scheme.
+    int64_t event;    // It is made after so many of the scheme's events.
+    int64_t options;  // Candidates, and a cut if it may be.
+    int64_t chosen;   // Among the options.
+  };
+
+  // What all states are after as many events.
+  struct States {
+    State members, summary;
+    torch::Tensor sum;
+  };
+
+  void Follow(const Scheme& scheme, Walk walk) {
+    const auto row = static_cast<int64_t>(events_.size());
+    std::vector<int32_t>& events = events_.emplace_back();
+    for (const int32_t decision : scheme.decisions) {
+      const std::vector<int32_t> candidates = walk.Candidates();
+      const auto event = static_cast<int64_t>(events.size());
+      const auto n = static_cast<int64_t>(candidates.size());
+      const auto index = static_cast<int64_t>(decisions_.size());
+      for (int64_t i = 0; i < n; ++i) {
+        candidates_.push_back(candidates[i]);
+        candidate_states_.push_back(event * rows_ + row);
+        candidate_decisions_.push_back(index);
+        candidate_columns_.push_back(i);
+      }
+      if (walk.MayCut()) {
+        cut_states_.push_back(event * rows_ + row);
+        cut_decisions_.push_back(index);
+        cut_columns_.push_back(n);
+      }
+      const int64_t chosen =
+          decision == kCut ? n
+                           : std::lower_bound(candidates.begin(), candidates.end(), decision) -
+                                 candidates.begin();
+      decisions_.push_back({row, event, n + (walk.MayCut() ? 1 : 0), chosen});
+      const std::vector<int32_t> joined = walk.Apply(decision);
+      events.insert(events.end(), joined.begin(), joined.end());
+      if (decision == kCut) events.push_back(kCut);
+    }
+  }
+
+  // Fills states_: before all events and after each.
+  void Advance() {
+    size_t most = 0;
+    for (const std::vector<int32_t>& events : events_) most = std::max(most, events.size());
+    const torch::Tensor zero = torch::zeros({rows_, kWidth});
+    states_ = {{{zero, zero}, {zero, zero}, zero}};
+    for (size_t event = 0; event < most; ++event) {
+      std::vector<int64_t> groups(rows_, 0);
+      std::vector<uint8_t> joins(rows_, 0), cuts(rows_, 0);
+      for (int64_t row = 0; row < rows_; ++row) {
+        if (event >= events_[row].size()) continue;
+        const int32_t what = events_[row][event];
+        (what == kCut ? cuts : joins)[row] = 1;
+        if (what != kCut) groups[row] = what;
+      }
+      States next = states_.back();
+      if (Any(joins)) Join(groups, joins, next);
+      if (Any(cuts)) Cut(cuts, next);
+      states_.push_back(std::move(next));
+    }
+  }
+
+  static bool Any(const std::vector<uint8_t>& rows) {
+    return std::find(rows.begin(), rows.end(), 1) != rows.end();
+  }
+
+  // `changed` in those rows, `kept` in the others.
+  static torch::Tensor Choose(const std::vector<uint8_t>& rows, const torch::Tensor& changed,
+                              const torch::Tensor& kept) {
+    if (std::find(rows.begin(), rows.end(), 0) == rows.end()) return changed;
+    const auto n = static_cast<int64_t>(rows.size());
+    return torch::where(torch::tensor(rows).to(torch::kBool).view({n, 1}), changed, kept);
+  }
+
+  void Join(const std::vector<int64_t>& groups, const std::vector<uint8_t>& rows, States& states) {
+    const torch::Tensor nodes = nodes_.index_select(0, torch::tensor(groups));
+    const auto [h, c] =
+        agent_.selector_->forward(nodes, std::make_tuple(states.members.h, states.members.c));
+    states.members = {Choose(rows, h, states.members.h), Choose(rows, c, states.members.c)};
+    states.sum = Choose(rows, states.sum + nodes, states.sum);
+  }
+
+  void Cut(const std::vector<uint8_t>& rows, States& states) {
+    const auto [h, c] = agent_.cutter_->forward(
+        states.sum / groups_, std::make_tuple(states.summary.h, states.summary.c));
+    const torch::Tensor zero = torch::zeros({rows_, kWidth});
+    states.summary = {Choose(rows, h, states.summary.h), Choose(rows, c, states.summary.c)};
+    states.members = {Choose(rows, h, states.members.h), Choose(rows, zero, states.members.c)};
+    states.sum = Choose(rows, zero, states.sum);
+  }
+
+  // The rows of `part` of all states that are listed.
+  template <typename Part>
+  torch::Tensor Rows(const torch::Tensor& indices, Part part) const {
+    std::vector<torch::Tensor> all;
+    for (const States& states : states_) all.push_back(part(states));
+    return torch::cat(all).index_select(0, indices);
+  }
+
+  // [decisions, options]: -inf where a decision has fewer.
+  torch::Tensor Scores() {
+    const torch::Tensor states = torch::tensor(candidate_states_);
+    const auto [h, c] = agent_.selector_->forward(
+        nodes_.index_select(0, torch::tensor(candidates_)),
+        std::make_tuple(Rows(states, [](const States& s) { return s.members.h; }),
+                        Rows(states, [](const States& s) { return s.members.c; })));
+    torch::Tensor scores = agent_.candidate_score_->forward(h).squeeze(1);
+    std::vector<int64_t> decisions = candidate_decisions_, columns = candidate_columns_;
+    if (!cut_states_.empty()) {
+      const torch::Tensor cuts = torch::tensor(cut_states_);
+      const auto [cut_h, cut_c] = agent_.cutter_->forward(
+          Rows(cuts, [](const States& s) { return s.sum; }) / groups_,
+          std::make_tuple(Rows(cuts, [](const States& s) { return s.summary.h; }),
+                          Rows(cuts, [](const States& s) { return s.summary.c; })));
+      scores = torch::cat({scores, agent_.cut_score_->forward(cut_h).squeeze(1) - temperature_});
+      decisions.insert(decisions.end(), cut_decisions_.begin(), cut_decisions_.end());
+      columns.insert(columns.end(), cut_columns_.begin(), cut_columns_.end());
+    }
+    int64_t most = 0;
+    for (const Decision& decision : decisions_) most = std::max(most, decision.options);
+    return torch::full({static_cast<int64_t>(decisions_.size()), most},
+                       -std::numeric_limits<float>::infinity())
+        .index_put({torch::tensor(decisions), torch::tensor(columns)}, scores);
+  }
+
+  Agent& agent_;
+  const torch::Tensor& nodes_;
+  const double groups_;
+  const double temperature_;
+  const int64_t rows_;
+  std::vector<std::vector<int32_t>> events_;  // By scheme: a group that joins, or kCut.
+  std::vector<Decision> decisions_;           // All schemes have theirs, one after the other.
+  // By option of a decision: its state among `rows_` after each event, and its place in Scores().
+  std::vector<int64_t> candidates_, candidate_states_, candidate_decisions_, candidate_columns_;
+  std::vector<int64_t> cut_states_, cut_decisions_, cut_columns_;
+  std::vector<States> states_;
+};
+
 Scheme Agent::SampleScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                            RandomEngine& random) {
   torch::NoGradGuard no_grad;
-  Partitioning partitioning(*this, nodes, dag, most_partitions);
+  Sampling sampling(*this, nodes, dag, most_partitions);
   Scheme scheme;
-  while (!partitioning.Done()) {
-    const std::vector<int32_t> candidates = partitioning.Candidates();
-    const torch::Tensor logs = partitioning.Options();
+  while (!sampling.walk().Done()) {
+    const std::vector<int32_t> candidates = sampling.walk().Candidates();
+    const torch::Tensor logs = sampling.Options();
     const int64_t chosen = Draw(logs, random);
     const bool cut = chosen == static_cast<int64_t>(candidates.size());
     scheme.decisions.push_back(cut ? kCut : candidates[chosen]);
     scheme.log_probabilities.push_back(static_cast<double>(logs.data_ptr<float>()[chosen]));
-    partitioning.Apply(scheme.decisions.back());
+    sampling.Apply(scheme.decisions.back());
   }
-  scheme.partitions = partitioning.Finish();
+  scheme.partitions = sampling.walk().Finish();
   return scheme;
 }
 
-Judged Agent::JudgeScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
-                          const Scheme& scheme) {
-  Partitioning partitioning(*this, nodes, dag, most_partitions);
-  std::vector<torch::Tensor> chosen, entropies;
-  for (int32_t decision : scheme.decisions) {
-    const std::vector<int32_t> candidates = partitioning.Candidates();
-    const torch::Tensor logs = partitioning.Options();
-    const auto index =
-        decision == kCut
-            ? static_cast<int64_t>(candidates.size())
-            : std::lower_bound(candidates.begin(), candidates.end(), decision) - candidates.begin();
-    chosen.push_back(logs[index]);
-    entropies.push_back(Entropy(logs));
-    partitioning.Apply(decision);
-  }
-  if (chosen.empty()) return {torch::zeros({0}), torch::zeros({})};
-  return {torch::stack(chosen), torch::stack(entropies).mean()};
+std::vector<Judged> Agent::JudgeSchemes(const torch::Tensor& nodes, const Dag& dag,
+                                        int32_t most_partitions,
+                                        const std::vector<Scheme>& schemes) {
+  return Replay(*this, nodes, dag, most_partitions, schemes).Judge();
 }
 
-// [devices, partitions]: section 3.3.
 torch::Tensor Agent::PlacementLogits(const torch::Tensor& nodes, const Scheme& scheme,
                                      int32_t devices) {
   std::vector<torch::Tensor> summaries;
@@ -245,13 +371,11 @@ torch::Tensor Agent::PlacementLogits(const torch::Tensor& nodes, const Scheme& s
   return torch::log_softmax(pair_score_->forward(pairs).squeeze(2), 1);
 }
 
-Placement Agent::SamplePlacement(const torch::Tensor& nodes, const Scheme& scheme, int32_t devices,
-                                 RandomEngine& random) {
+Placement Agent::SamplePlacement(const torch::Tensor& logits, RandomEngine& random) {
   torch::NoGradGuard no_grad;
-  const torch::Tensor logs = PlacementLogits(nodes, scheme, devices);
   Placement placement;
-  for (int32_t d = 0; d < devices; ++d) {
-    const torch::Tensor row = logs[d].contiguous();
+  for (int64_t d = 0; d < logits.size(0); ++d) {
+    const torch::Tensor row = logits[d].contiguous();
     const int64_t partition = Draw(row, random);
     placement.partition_of.push_back(static_cast<int32_t>(partition));
     placement.log_probabilities.push_back(static_cast<double>(row.data_ptr<float>()[partition]));
@@ -259,13 +383,14 @@ Placement Agent::SamplePlacement(const torch::Tensor& nodes, const Scheme& schem
   return placement;
 }
 
-Judged Agent::JudgePlacement(const torch::Tensor& nodes, const Scheme& scheme,
-                             const Placement& placement) {
-  const torch::Tensor logs =
-      PlacementLogits(nodes, scheme, static_cast<int32_t>(placement.partition_of.size()));
-  const torch::Tensor chosen =
-      logs.gather(1, IndexTensor(placement.partition_of).unsqueeze(1)).squeeze(1);
-  return {chosen, Entropy(logs).mean()};
+torch::Tensor ChosenOf(const torch::Tensor& logits, const Placement& placement) {
+  return logits.gather(1, IndexTensor(placement.partition_of).unsqueeze(1)).squeeze(1);
+}
+
+torch::Tensor MeanEntropy(const torch::Tensor& log_probabilities) {
+  // What has no probability adds nothing: 0 * -inf would be no number.
+  const torch::Tensor logs = log_probabilities.masked_fill(log_probabilities.isneginf(), 0);
+  return -(logs.exp() * logs).sum(-1).mean();
 }
 
 absl::Status Agent::SaveTo(const std::string& path) {

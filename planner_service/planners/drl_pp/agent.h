@@ -13,12 +13,11 @@
 #include "common/base/status.h"
 #include "planner_service/planners/drl_pp/features.h"
 #include "planner_service/planners/drl_pp/grouping.h"
+#include "planner_service/planners/drl_pp/walk.h"
 
 namespace stagewright {
 
 using RandomEngine = std::mt19937_64;
-
-inline constexpr int32_t kCut = -1;
 
 // A partition scheme (algorithm 1) and the decisions that led to it, in order: groups chosen from
 // the candidates of that moment, or kCut.
@@ -35,6 +34,11 @@ struct Placement {
   std::vector<double> log_probabilities;  // By accelerator.
   bool Covers(size_t partitions) const;   // No partition is without an accelerator.
 };
+
+// Mean entropy of decisions with these log-probabilities, [decisions, options].
+torch::Tensor MeanEntropy(const torch::Tensor& log_probabilities);
+// The log-probability of each accelerator's partition.
+torch::Tensor ChosenOf(const torch::Tensor& logits, const Placement& placement);
 
 struct Judged {
   torch::Tensor log_probabilities;  // [decisions]
@@ -54,14 +58,15 @@ class Agent : public torch::nn::Module {
   // Algorithm 1: at most `most_partitions`. Without gradients.
   Scheme SampleScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                       RandomEngine& random);
-  // The decisions of a scheme under the present weights, with gradients.
-  Judged JudgeScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
-                     const Scheme& scheme);
+  // The decisions of each scheme under the present weights, with gradients. All schemes are walked
+  // at once, since rows of one tensor cost little more than one: the network is so small that time
+  // goes into calls.
+  std::vector<Judged> JudgeSchemes(const torch::Tensor& nodes, const Dag& dag,
+                                   int32_t most_partitions, const std::vector<Scheme>& schemes);
 
-  Placement SamplePlacement(const torch::Tensor& nodes, const Scheme& scheme, int32_t devices,
-                            RandomEngine& random);
-  Judged JudgePlacement(const torch::Tensor& nodes, const Scheme& scheme,
-                        const Placement& placement);
+  // Section 3.3: [devices, partitions], the log-probabilities of a scheme's partitions.
+  torch::Tensor PlacementLogits(const torch::Tensor& nodes, const Scheme& scheme, int32_t devices);
+  static Placement SamplePlacement(const torch::Tensor& logits, RandomEngine& random);
 
   // FAILED_PRECONDITION, DATA_LOSS or NOT_FOUND name the file.
   absl::Status SaveTo(const std::string& path);
@@ -69,11 +74,10 @@ class Agent : public torch::nn::Module {
 
  private:
   struct State {
-    torch::Tensor h, c;  // [1, kWidth]
+    torch::Tensor h, c;  // [rows, kWidth]
   };
-  class Partitioning;
-
-  torch::Tensor PlacementLogits(const torch::Tensor& nodes, const Scheme& scheme, int32_t devices);
+  class Sampling;
+  class Replay;
 
   std::vector<torch::nn::Linear> own_, neighbours_;  // Theta and Theta' of the three layers.
   torch::nn::LSTMCell cutter_{nullptr}, selector_{nullptr};

@@ -6,8 +6,9 @@
 //
 //   paper              here
 //   H_v                Agent::Encode, a row per group of operators
-//   G_k, V_c, T        Walk: partitions_, candidates_, temperature_
-//   S_cut, S_v         Walk::Options
+//   G_k, V_c           Walk: partitions_, candidates_
+//   T                  Temperature, in agent.cc
+//   S_cut, S_v         Agent::Sampling::Options, Agent::Replay::Scores
 //   r_ij               Rewards: seconds of placement j of scheme i
 //   R_ij = -ln r_ij    Trial::reward
 //
@@ -164,10 +165,11 @@ class DrlPpSearch {
     for (int i = 0; i < kSchemes && !context_.Expired(); ++i) {
       schemes.push_back(agent_.SampleScheme(nodes, grouping_.dag, most_partitions_, random_));
       ++states_;
+      const torch::Tensor logits =
+          agent_.PlacementLogits(nodes, schemes.back(), problem_.cluster->size());
       for (int j = 0; j < kPlacements && !context_.Expired(); ++j) {
         for (int draw = 0; draw <= kRedraws; ++draw) {
-          Placement placement =
-              agent_.SamplePlacement(nodes, schemes.back(), problem_.cluster->size(), random_);
+          Placement placement = Agent::SamplePlacement(logits, random_);
           const bool covers = placement.Covers(schemes.back().partitions.size());
           const double reward = covers ? RewardOf(schemes.back(), placement) : Worst() - kPenalty;
           trials.push_back({schemes.size() - 1, std::move(placement), reward});
@@ -190,10 +192,13 @@ class DrlPpSearch {
     }
     if (!best_trial_.has_value()) return;
     const torch::Tensor nodes = agent_.Encode(features_, adjacency_);
-    best_scheme_.log_probabilities = Numbers(
-        agent_.JudgeScheme(nodes, grouping_.dag, most_partitions_, best_scheme_).log_probabilities);
-    best_trial_->placement.log_probabilities = Numbers(
-        agent_.JudgePlacement(nodes, best_scheme_, best_trial_->placement).log_probabilities);
+    best_scheme_.log_probabilities =
+        Numbers(agent_.JudgeSchemes(nodes, grouping_.dag, most_partitions_, {best_scheme_})
+                    .front()
+                    .log_probabilities);
+    best_trial_->placement.log_probabilities =
+        Numbers(ChosenOf(agent_.PlacementLogits(nodes, best_scheme_, problem_.cluster->size()),
+                         best_trial_->placement));
     best_trial_->scheme = schemes.size();
     schemes.push_back(best_scheme_);
     trials.push_back(*best_trial_);
@@ -284,15 +289,19 @@ class DrlPpSearch {
         loss = loss - weight * torch::min(ratio * gain, clipped * gain).sum() -
                weight * entropy_bonus * now.entropy;
       };
+      const std::vector<Judged> judged =
+          agent_.JudgeSchemes(nodes, grouping_.dag, most_partitions_, schemes);
+      std::vector<torch::Tensor> logits, entropies;
       for (size_t i = 0; i < schemes.size(); ++i) {
-        if (context_.Expired()) return;
+        logits.push_back(agent_.PlacementLogits(nodes, schemes[i], problem_.cluster->size()));
+        entropies.push_back(MeanEntropy(logits.back()));
         if (!advantages.schemes[i].has_value()) continue;
-        add(agent_.JudgeScheme(nodes, grouping_.dag, most_partitions_, schemes[i]),
-            schemes[i].log_probabilities, *advantages.schemes[i],
+        add(judged[i], schemes[i].log_probabilities, *advantages.schemes[i],
             1.0 / static_cast<double>(schemes.size()));
       }
       for (size_t i = 0; i < trials.size(); ++i) {
-        add(agent_.JudgePlacement(nodes, schemes[trials[i].scheme], trials[i].placement),
+        const size_t scheme = trials[i].scheme;
+        add({ChosenOf(logits[scheme], trials[i].placement), entropies[scheme]},
             trials[i].placement.log_probabilities, advantages.trials[i],
             1.0 / static_cast<double>(trials.size()));
       }

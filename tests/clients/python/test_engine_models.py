@@ -1,6 +1,7 @@
 """The engine's test models: micro-batches run from the files alone give PyTorch's parameters after five steps."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -19,6 +20,9 @@ CASES = ["chain", "two_branches", "four_branches", "skip", "tied", "shared", "co
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
+    """Those that the engine's own tests read, where CTest has exported them."""
+    if exported := os.environ.get("STAGEWRIGHT_TEST_MODELS"):
+        return pathlib.Path(exported)
     directory = tmp_path_factory.mktemp("models")
     subprocess.run([sys.executable, SCRIPT, directory], check=True, timeout=120)
     return directory

@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock/steady_now.h"
 #include "common/data/dataset.h"
 #include "common/data/sample_lengths.h"
 #include "common/memory/parameter_shares.h"
@@ -133,7 +134,7 @@ class DeviceRunner::Impl {
           training.RunStep({.step = step,
                             .samples = samples,
                             .valid = job_.program->mini_batch,
-                            .deadline = absl::Now() + job_.step_timeout,
+                            .deadline = SteadyNow() + job_.step_timeout,
                             .steps_left = left,
                             .next_samples = next,
                             .time_operators = job_.time_operators && job_.time_operators(step)}));

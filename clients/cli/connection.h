@@ -12,6 +12,7 @@
 #include "clients/cli/globals.h"
 #include "common/base/status.h"
 #include "common/channel/channel.h"
+#include "common/clock/steady_now.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/links.grpc.pb.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
@@ -37,7 +38,7 @@ class Connection {
   absl::Status Call(absl::Duration deadline, F&& call) const {
     RETURN_IF_ERROR(channel_status_);
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+    context.set_deadline(ClockIn(deadline));
     return Translate(call(&context));
   }
   absl::Status Translate(const grpc::Status& status) const;

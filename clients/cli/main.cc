@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "clients/cli/artifacts/artifact_commands.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/globals.h"
@@ -21,25 +19,18 @@
 #include "clients/cli/service/completion_command.h"
 #include "clients/cli/service/config_commands.h"
 #include "clients/cli/service/doctor_command.h"
+#include "clients/cli/service/help_command.h"
 #include "clients/cli/service/version_command.h"
 #include "common/artifacts/artifact_flags.h"
-#include "common/base/nearest.h"
 
 namespace stagewright::cli {
 namespace {
 
-// "unknown command \"jbos\"; did you mean \"jobs\"?" where a word stands that is none of the
-// command's; else empty.
-std::string UnknownCommand(const CLI::App* app, const CLI::App* command) {
-  std::vector<std::string> known;
-  for (const CLI::App* next : command->get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(next->get_name());
-  if (known.empty()) return "";
+// What is wrong with the first word that is none of the command's, where it has commands; else
+// empty.
+std::string UnknownWord(const CLI::App* app, const CLI::App* command) {
   for (const std::string& word : app->remaining(/*recurse=*/true)) {
-    if (word.empty() || word[0] == '-') continue;
-    const std::string nearest = Nearest(word, known);
-    return absl::StrCat("unknown command \"", word, "\"",
-                        nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"));
+    if (!word.empty() && word[0] != '-') return UnknownCommand(word, *command);
   }
   return "";
 }
@@ -54,7 +45,7 @@ std::string UsageError(const CLI::App* app, const CLI::Error& error) {
     app = app->get_subcommands().front();
     command += " " + app->get_name();
   }
-  if (const std::string unknown = UnknownCommand(all, app); !unknown.empty()) message = unknown;
+  if (const std::string unknown = UnknownWord(all, app); !unknown.empty()) message = unknown;
   return "stagewright: " + message + " (" + command + " --help)\n";
 }
 
@@ -93,6 +84,7 @@ int main(int argc, char** argv) {
   AddDoctorCommand(app, globals);
   AddVersionCommand(app, globals);
   AddCompletionCommand(app, globals);
+  AddHelpCommand(app);
   AddConfigCommands(app, globals, settings);
   settings.Load(argc, argv);
   try {

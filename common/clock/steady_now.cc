@@ -16,6 +16,10 @@ absl::Time SteadyNow() {
   return first.time + absl::FromChrono(Clock::now() - first.steady);
 }
 
+std::chrono::system_clock::time_point ClockIn(absl::Duration time) {
+  return absl::ToChronoTime(absl::Now() + time);
+}
+
 absl::Time OnTheClock(absl::Time steady) {
   const absl::Duration set = absl::Now() - SteadyNow();
   // Clocks are corrected by a little all the time.

@@ -152,6 +152,7 @@ class ElectedServer : public PlannerServer {
 
   absl::Status Lead(std::unique_ptr<Leadership> leadership) {
     ServerOptions options = options_;
+    options.state = election_.store;  // What is shown; a file of that setting is not in use.
     options.open_store = [this, token = leadership->token()]() -> absl::StatusOr<OpenedStore> {
       OpenedStore opened;
       ASSIGN_OR_RETURN(opened.store, OpenEtcdStore(client_, place_.prefix, token));

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/channel/credentials.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/election/channel_pool.h"
 #include "planner_service/election/relay.h"
 #include "planner_service/intake/bounded_service.h"
@@ -63,7 +63,7 @@ class RelayingFollower : public Follower {
   void Shutdown(absl::Duration grace) override {
     if (server_ == nullptr) return;
     if (options_.planner != nullptr) options_.planner->CloseStreams();
-    server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+    server_->Shutdown(ClockIn(grace));
     server_->Wait();
     server_.reset();
   }

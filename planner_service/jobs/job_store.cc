@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/store/set_aside.h"
 
@@ -243,9 +243,9 @@ absl::StatusOr<StoredJobs> JobStore::ReadJobs() {
 
 absl::Status JobStore::ReadUnsummed(const std::vector<std::string>& keys, StoredJobs& stored) {
   std::vector<Mutation> summaries;
-  const absl::Time begun = absl::Now();
+  const absl::Time begun = SteadyNow();
   const auto write = [&] {  // Else the next planner reads the jobs again.
-    if (!summaries.empty() && absl::Now() - begun < kSummariesFor)
+    if (!summaries.empty() && SteadyNow() - begun < kSummariesFor)
       store_->Write(summaries).IgnoreError();
     summaries.clear();
   };

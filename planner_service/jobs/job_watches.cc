@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 #include "planner_service/jobs/job_proto.h"
 
 namespace stagewright {
@@ -74,12 +74,12 @@ bool JobWatches::AwaitDue(int64_t& job) {
       return true;
     }
     woken_ = false;
-    mutex_.AwaitWithTimeout(absl::Condition(
-                                +[](JobWatches* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                                  return self->stopping_ || self->woken_;
-                                },
-                                this),
-                            due - SteadyNow());
+    AwaitFor(mutex_,
+             absl::Condition(
+                 +[](JobWatches* self)
+                      ABSL_NO_THREAD_SAFETY_ANALYSIS { return self->stopping_ || self->woken_; },
+                 this),
+             due - SteadyNow());
   }
   return false;
 }

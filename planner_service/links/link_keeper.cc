@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/clock/steady_wait.h"
+
 namespace stagewright {
 
 LinkKeeper::LinkKeeper(Store* store, absl::Duration patience)
@@ -11,10 +13,10 @@ LinkKeeper::~LinkKeeper() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
-    mutex_.AwaitWithTimeout(
-        absl::Condition(
-            +[](std::optional<LinkTable>* newest) { return !newest->has_value(); }, &newest_),
-        patience_);
+    AwaitFor(mutex_,
+             absl::Condition(
+                 +[](std::optional<LinkTable>* newest) { return !newest->has_value(); }, &newest_),
+             patience_);
     newest_.reset();
   }
   thread_.join();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/clock/steady_wait.h"
 #include "common/log/log.h"
 
 namespace stagewright {
@@ -24,9 +25,10 @@ ProfileKeeper::~ProfileKeeper() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
-    mutex_.AwaitWithTimeout(absl::Condition(
-                                +[](std::deque<Piece>* queue) { return queue->empty(); }, &queue_),
-                            patience_);
+    AwaitFor(mutex_,
+             absl::Condition(
+                 +[](std::deque<Piece>* queue) { return queue->empty(); }, &queue_),
+             patience_);
     lost.swap(queue_);
   }
   if (!lost.empty()) {

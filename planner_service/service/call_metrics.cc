@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "planner_service/access/roles.h"
 
 namespace stagewright {
@@ -25,7 +25,7 @@ std::string MethodName(absl::string_view path) {
 class CallCounter : public Interceptor {
  public:
   CallCounter(PlannerMetrics* metrics, std::string method)
-      : metrics_(metrics), method_(std::move(method)), start_(absl::Now()) {
+      : metrics_(metrics), method_(std::move(method)), start_(SteadyNow()) {
     metrics_->CountOpen(method_, 1);
   }
 
@@ -45,7 +45,7 @@ class CallCounter : public Interceptor {
   void Count(absl::StatusCode code) {
     counted_ = true;
     metrics_->CountCall(method_, absl::StatusCodeToString(code),
-                        absl::ToDoubleSeconds(absl::Now() - start_));
+                        absl::ToDoubleSeconds(SteadyNow() - start_));
   }
 
   PlannerMetrics* const metrics_;

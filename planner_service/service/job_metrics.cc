@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 
 namespace stagewright {
 namespace {
@@ -135,7 +136,7 @@ void JobSeries::CountEnd(const Job& job, JobState before) {
 
 void JobSeries::ShowWait(const Job& job, Seen& seen) {
   if (job.waits_for == seen.waits_for) return;
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (!seen.waits_for.empty()) {
     const prometheus::Labels before = {{"reason", seen.waits_for}};
     queued_.Add(before).Decrement();

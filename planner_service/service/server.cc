@@ -151,7 +151,7 @@ class RunningServer : public PlannerServer {
     if (ports_.empty()) return;
     jobs_->Suspend();  // Streams that we close are no lost workers.
     streams_.CloseAll();
-    const auto deadline = absl::ToChronoTime(absl::Now() + grace);
+    const auto deadline = ClockIn(grace);
     for (Port& port : ports_) port.server->Shutdown(deadline);
     for (Port& port : ports_) port.server->Wait();
     ports_.clear();

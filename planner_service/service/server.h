@@ -30,7 +30,7 @@ struct ServerOptions {
   std::string worker_listen;                      // The same for workers; empty: they share it.
   std::string metrics_listen = "127.0.0.1:9070";  // Empty: no metrics.
   std::string state = "stagewright.db";           // SQLite file; ":memory:" keeps nothing.
-  // Opens the state if it is somewhere else.
+  // Opens the state if it is in no file; `state` is then its name, as people know it.
   std::function<absl::StatusOr<OpenedStore>()> open_store;
   int planning_threads = 2;
   int planning_queue = 16;

@@ -41,6 +41,14 @@ void RemoveWithLogs(const std::string& path) {
     std::remove(absl::StrCat(path, suffix).c_str());
 }
 
+// Whether `from` has the name `to` alone, which must have been free; errno says why not. In one
+// step, where the file system can: a crash leaves no store two names.
+bool MoveToFreeName(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  return link(from.c_str(), to.c_str()) == 0 && unlink(from.c_str()) == 0;
+}
+
 // Gives the whole file `made` the name `path` unless there is something of that name.
 absl::Status Publish(const std::string& made, const std::string& path) {
   const int file = open(made.c_str(), O_RDONLY | O_CLOEXEC);
@@ -49,7 +57,7 @@ absl::Status Publish(const std::string& made, const std::string& path) {
   close(file);
   if (!synced) return SystemError("cannot be written", made);
   STAGEWRIGHT_FAILPOINT("store.make.before");
-  if (link(made.c_str(), path.c_str()) != 0) return SystemError("cannot be made", path);
+  if (!MoveToFreeName(made, path)) return SystemError("cannot be made", path);
   STAGEWRIGHT_FAILPOINT("store.make.after");
   const std::string folder = std::filesystem::absolute(path).parent_path().string();
   const int parent = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -87,6 +95,17 @@ absl::Status CheckOurs(const SqliteDatabase& database, OpenFor purpose) {
                    "); a planner of this version takes it over when it starts"));
 }
 
+// SQLite keeps its log beside the name by which it opened the file, and a lock of ours is of a
+// name: by another one, a second planner would write to the same file without the log of the first.
+absl::Status CheckOneName(const std::string& path) {
+  struct stat file = {};
+  if (stat(path.c_str(), &file) != 0 || file.st_nlink <= 1) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "store ", path, ": the file has ", file.st_nlink,
+      " names (hard links), by which two planners could use it at once: end both, and "
+      "remove all names but one, that with a file NAME-wal beside it if there is one"));
+}
+
 }  // namespace
 
 absl::StatusOr<StoreLock> StoreLock::Take(const std::string& path) {
@@ -96,9 +115,12 @@ absl::StatusOr<StoreLock> StoreLock::Take(const std::string& path) {
   const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return SystemError("cannot be locked", path);
   StoreLock lock(fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "store ", path, ": it is in use (is another planner using it?); its lock is ", name));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "store ", path, ": it is in use (is another planner using it?); its lock is ", name));
+  }
+  RETURN_IF_ERROR(CheckOneName(path));
+  return lock;
 }
 
 StoreLock::StoreLock(StoreLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}

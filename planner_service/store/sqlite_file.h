@@ -19,7 +19,8 @@ namespace stagewright {
 // leads to is locked: two names are one store.
 class StoreLock {
  public:
-  // FAILED_PRECONDITION if another process has it, or the file cannot be made.
+  // FAILED_PRECONDITION if another process has it, if the file cannot be made, and if the store's
+  // has several names, hard links, which no lock by name holds apart.
   static absl::StatusOr<StoreLock> Take(const std::string& path);
   StoreLock(StoreLock&& other) noexcept;
   StoreLock& operator=(StoreLock&& other) noexcept;

@@ -1,6 +1,6 @@
 #include "planner_service/store/timed_store.h"
 
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 
 namespace stagewright {
 namespace {
@@ -15,9 +15,9 @@ absl::StatusCode CodeOf(const absl::StatusOr<T>& result) {
 
 template <typename Call>
 auto TimedStore::Timed(const char* name, Call&& call) const {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   auto result = call();
-  ended_({name, absl::Now() - start, CodeOf(result)});
+  ended_({name, SteadyNow() - start, CodeOf(result)});
   return result;
 }
 

@@ -130,6 +130,9 @@ def test_any_planner_answers(system):
     for address in (leader, follower):
         jobs = json.loads(system.at(address, "jobs", "-o", "json").stdout)["jobs"]
         assert [(job["name"], job["state"]) for job in jobs] == [("jobs/1", "succeeded")]
+    found = json.loads(system.at(follower, "doctor", "-o", "json").stdout)["findings"]
+    state = next(finding for finding in found if finding["what"] == "state")
+    assert state["verdict"] == "good" and state["seen"].startswith("etcd://"), state
     planned = system.at(follower, "plan", MODELS / "chain_f32.swg", "--cluster", "cpu:2", "--mini-batch", 16)
     assert planned.returncode == 0, planned.stderr
 

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import unittest
 
+import check_clocks
 import check_comments
 import check_deviations
 import check_files
@@ -35,6 +36,26 @@ class LintTest(unittest.TestCase):
     self.assertEqual(len(findings), 1, findings)
     for word in words:
       self.assertIn(word, findings[0])
+
+
+class ClocksTest(LintTest):
+
+  def test_a_deadline_by_the_machines_clock(self):
+    for line in ("const auto end = absl::Now() + wait;", "mutex_.AwaitWithTimeout(condition, wait);",
+                 "stop_.WaitForNotificationWithTimeout(wait);", "std::chrono::system_clock::now();"):
+      with self.subTest(line=line):
+        self.assert_one(self.findings(check_clocks.check, {"worker_daemon/step/step.cc": line + "\n"}), "step.cc:1", "SteadyNow")
+
+  def test_steady_time_dates_and_comments_are_fine(self):
+    self.assertEqual(
+        self.findings(check_clocks.check, {
+            "worker_daemon/step/step.cc": "SteadyNow();  // Not absl::Now().\nabsl::Milliseconds(5);\n",
+            "common/log/log.cc": "Write(absl::Now());\n",
+            "tests/common/log/log_test.cc": "absl::Now();\n",
+        }), [])
+
+  def test_a_permission_that_nobody_uses(self):
+    self.assert_one(self.findings(check_clocks.check, {"common/log/log.cc": "\n"}), "common/log/log.cc", "allows")
 
 
 class IncludesTest(LintTest):

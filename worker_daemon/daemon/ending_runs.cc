@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 
 namespace stagewright {
 
@@ -44,7 +45,7 @@ void EndingRuns::Watch() {
     const auto woken = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       return stopping_ || NextStuck() != next;
     };
-    if (mutex_.AwaitWithDeadline(absl::Condition(&woken), next)) continue;
+    if (AwaitUntil(mutex_, absl::Condition(&woken), next)) continue;
     for (Entry& entry : entries_) {
       if (entry.ended || entry.stuck_at > next) continue;
       entry.stuck_at = absl::InfiniteFuture();
@@ -62,7 +63,7 @@ void EndingRuns::Add(std::unique_ptr<WorkerRun> run, bool on_accelerator) {
   absl::MutexLock lock(&mutex_);
   Reap();
   Entry& entry = entries_.emplace_back();
-  if (on_accelerator) entry.stuck_at = absl::Now() + patience_;
+  if (on_accelerator) entry.stuck_at = SteadyNow() + patience_;
   entry.run.set_job(run->job());
   entry.run.set_generation(run->generation());
   entry.run.set_ending(true);

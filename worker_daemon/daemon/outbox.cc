@@ -4,7 +4,8 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 
 namespace stagewright {
 namespace {
@@ -64,7 +65,7 @@ void Outbox::PushFront(v1::ConnectRequest message) {
 
 void Outbox::Tell(const LogLine& line) {
   absl::MutexLock lock(&mutex_);
-  logs_.Add(line);
+  logs_.Add(line, SteadyNow());
   told_ = true;
 }
 
@@ -91,22 +92,22 @@ std::optional<v1::ConnectRequest> Outbox::Next(absl::Time now) {
 }
 
 std::optional<v1::ConnectRequest> Outbox::Pop(absl::Duration wait) {
-  const absl::Time end = absl::Now() + wait;
+  const absl::Time end = SteadyNow() + wait;
   absl::MutexLock lock(&mutex_);
   while (true) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     told_ = false;
     if (auto next = Next(now); next.has_value() || woken_ || now >= end) {
       woken_ = false;
       return next;
     }
-    mutex_.AwaitWithDeadline(absl::Condition(
-                                 +[](Outbox* outbox) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-                                   return outbox->woken_ || outbox->told_ ||
-                                          !outbox->messages_.empty();
-                                 },
-                                 this),
-                             std::min(end, logs_.due()));
+    AwaitUntil(mutex_,
+               absl::Condition(
+                   +[](Outbox* outbox) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                     return outbox->woken_ || outbox->told_ || !outbox->messages_.empty();
+                   },
+                   this),
+               std::min(end, logs_.due()));
   }
 }
 

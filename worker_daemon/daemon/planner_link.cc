@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 
 namespace stagewright {
 namespace {
@@ -39,6 +41,7 @@ PlannerLink::PlannerLink(std::string address, const std::shared_ptr<grpc::Channe
     : address_(std::move(address)),
       outbox_(outbox),
       callbacks_(std::move(callbacks)),
+      channel_(channel),
       stub_(v1::WorkerService::NewStub(channel)),
       heartbeat_interval_ns_(absl::ToInt64Nanoseconds(kDefaultHeartbeat)) {
   thread_ = std::thread([this] { Run(); });
@@ -60,16 +63,19 @@ void PlannerLink::Run() {
     bool registered = false;
     const grpc::Status status = RunStream(&registered);
     // Not each time: a stream may break whenever the worker has registered.
-    if (registered && absl::Now() - begun_anew > kLongestRetry) {
+    if (registered && SteadyNow() - begun_anew > kLongestRetry) {
       retry = kFirstRetry;
-      begun_anew = absl::Now();
+      begun_anew = SteadyNow();
     }
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
     Log(LogLevel::kWarning,
         absl::StrCat("planner at ", address_, ": ", status.error_message(), "; trying again"));
-    mutex_.AwaitWithTimeout(absl::Condition(&stopping_), retry);
+    AwaitFor(mutex_, absl::Condition(&stopping_), retry);
     if (stopping_) return;
+    // The channel's own pause is no longer than that, unless somebody sets the machine's clock
+    // back.
+    if (retry == kLongestRetry) grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
     retry = std::min(retry * 2, kLongestRetry);
   }
 }

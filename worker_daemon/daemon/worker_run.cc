@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/atomic_file.h"
 #include "common/base/error_details.h"
+#include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "worker_daemon/checkpoint/output_owner.h"
 #include "worker_daemon/checkpoint/shards.h"
@@ -220,9 +221,9 @@ absl::Status WorkerRun::AddDevices(DeviceJob base, v1::Prepared& prepared) {
 
 FetchProgress WorkerRun::TellFetched() const {
   const auto next = std::make_shared<std::atomic<int64_t>>(
-      absl::ToUnixNanos(absl::Now() + kBetweenTellsOfFetching));
+      absl::ToUnixNanos(SteadyNow() + kBetweenTellsOfFetching));
   return [this, next](uint64_t fetched, uint64_t total) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     int64_t due = next->load();
     const int64_t then = absl::ToUnixNanos(now + kBetweenTellsOfFetching);
     if (absl::ToUnixNanos(now) < due || !next->compare_exchange_strong(due, then)) return;
@@ -287,7 +288,7 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
 }
 
 absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
-  const absl::Time deadline = absl::Now() + kConnectDeadline;
+  const absl::Time deadline = SteadyNow() + kConnectDeadline;
   std::vector<Device*> devices;
   {
     absl::MutexLock lock(&mutex_);

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 #include "common/data/sliced_tensors.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/state_shares.h"
@@ -201,19 +202,20 @@ void DeviceCheckpoint::CollectState(ParameterId id) {
 bool DeviceCheckpoint::AwaitLast() {
   absl::MutexLock lock(&mutex_);
   const absl::Duration patience = hangs_ ? absl::ZeroDuration() : spec_->step_timeout / 2;
-  hangs_ = !mutex_.AwaitWithTimeout(absl::Condition(
-                                        +[](bool* writing) { return !*writing; }, &writing_),
-                                    patience);
+  hangs_ = !AwaitFor(mutex_,
+                     absl::Condition(
+                         +[](bool* writing) { return !*writing; }, &writing_),
+                     patience);
   return !hangs_;
 }
 
 void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   CheckpointReport report;
   report.step = steps;
   if (!AwaitLast()) {
     report.skipped = true;
-    report.stall = absl::Now() - begin;
+    report.stall = SteadyNow() - begin;
     report.status = absl::UnavailableError("the one before is still being written");
     return spec_->on_checkpoint(std::move(report));
   }
@@ -223,7 +225,7 @@ void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations
   }
   report.status = Guarded([this] { Collect(); });
   if (!report.status.ok()) {
-    report.stall = absl::Now() - begin;
+    report.stall = SteadyNow() - begin;
     model_.clear();
     state_.clear();
     {
@@ -234,7 +236,7 @@ void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations
   }
   {
     absl::MutexLock lock(&mutex_);
-    stall_ = absl::Now() - begin;
+    stall_ = SteadyNow() - begin;
     order_ = {steps, evaluations};
   }
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
@@ -290,10 +292,10 @@ void DeviceCheckpoint::Write(const Order& order) {
 void DeviceCheckpoint::AwaitCopied() {
   absl::MutexLock lock(&mutex_);
   if (!copying_) return;
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   mutex_.Await(absl::Condition(
       +[](bool* copying) { return !*copying; }, &copying_));
-  stall_ += absl::Now() - begin;
+  stall_ += SteadyNow() - begin;
 }
 
 void DeviceCheckpoint::AwaitWritten() {

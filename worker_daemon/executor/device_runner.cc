@@ -9,6 +9,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock/steady_now.h"
 #include "common/data/dataset.h"
 #include "common/data/sample_lengths.h"
 #include "common/memory/parameter_shares.h"
@@ -136,7 +137,7 @@ class DeviceRunner::Impl {
           training.RunStep({.step = step,
                             .samples = samples,
                             .valid = job_.program->mini_batch,
-                            .deadline = absl::Now() + job_.step_timeout,
+                            .deadline = SteadyNow() + job_.step_timeout,
                             .steps_left = left,
                             .next_samples = after == &training ? next : std::span<const int64_t>(),
                             .time_operators = job_.time_operators && job_.time_operators(step)}));

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "worker_daemon/torch/torch_guard.h"
 #include "worker_daemon/transport/all_reduce.h"
 
@@ -43,7 +43,7 @@ absl::StatusOr<EvaluationReport> EvaluationPass::RunHere() {
         step.length->evaluation->RunStep({.step = static_cast<int64_t>(i),
                                           .samples = step.batch.indices,
                                           .valid = step.batch.valid,
-                                          .deadline = absl::Now() + job_.step_timeout,
+                                          .deadline = SteadyNow() + job_.step_timeout,
                                           .next_samples = stays ? next : std::span<const int64_t>(),
                                           .totals = &*totals_});
     if (!output.ok()) return Annotate(output.status(), "evaluation");
@@ -90,7 +90,7 @@ absl::StatusOr<EvaluationReport> EvaluationPass::RunTogether(Transport* transpor
   double sums[] = {report.loss, static_cast<double>(report.loss_samples),
                    static_cast<double>(report.correct), static_cast<double>(report.predicted)};
   RETURN_IF_ERROR(Annotate(AllReduceSum(*transport, devices, kEvaluationTag, sums, std::size(sums),
-                                        Element::kFloat64, absl::Now() + job_.step_timeout),
+                                        Element::kFloat64, SteadyNow() + job_.step_timeout),
                            "evaluation"));
   return EvaluationReport{sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2]),
                           static_cast<int64_t>(sums[3])};

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 #include "worker_daemon/transport/all_reduce.h"
 
 namespace stagewright {
@@ -78,7 +80,7 @@ class Operations {
     bool ended = false;
     {
       absl::MutexLock lock(&mutex_);
-      ended = mutex_.AwaitWithDeadline(absl::Condition(this, &Operations::Ended), deadline);
+      ended = AwaitUntil(mutex_, absl::Condition(this, &Operations::Ended), deadline);
     }
     if (!ended) transport_.Abort(absl::DeadlineExceededError("the peer does not answer in time"));
     absl::MutexLock lock(&mutex_);
@@ -204,7 +206,7 @@ absl::StatusOr<Units> TimeUnits(const std::function<void()>& unit, absl::Time de
   const Nanos before = ProcessorTime();
   int64_t units = 0;
   do {
-    if (absl::Now() > deadline) return absl::DeadlineExceededError("work takes too long");
+    if (SteadyNow() > deadline) return absl::DeadlineExceededError("work takes too long");
     unit();
     ++units;
   } while (Clock::now() - start < kWorkTime);

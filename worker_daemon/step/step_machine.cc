@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/clock/steady_wait.h"
 
 namespace stagewright {
 namespace {
@@ -119,8 +120,8 @@ std::optional<StepAction> StepMachine::NextCompute() {
     std::this_thread::yield();
   absl::MutexLock lock(&mutex_);
   if (!failure_.ok()) return std::nullopt;
-  if (!mutex_.AwaitWithDeadline(absl::Condition(this, &StepMachine::ComputeMayGoOn),
-                                run_->step.deadline)) {
+  if (!AwaitUntil(mutex_, absl::Condition(this, &StepMachine::ComputeMayGoOn),
+                  run_->step.deadline)) {
     SetFailure(DeadlineExceeded());
   }
   if (!failure_.ok() || StepIsDone()) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock/steady_wait.h"
 
 namespace stagewright {
 
@@ -17,7 +18,7 @@ Transport::Done Completion::Callback() const {
 absl::Status Completion::Wait(Transport& transport, absl::Time deadline) const {
   {
     absl::MutexLock lock(&state_->mutex);
-    if (state_->mutex.AwaitWithDeadline(absl::Condition(&state_->done), deadline)) {
+    if (AwaitUntil(state_->mutex, absl::Condition(&state_->done), deadline)) {
       return state_->status;
     }
   }

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "worker_daemon/transport/short_turns.h"
 
 namespace stagewright {
@@ -29,8 +29,8 @@ void ProgressThread::Run(std::function<void()> task) {
 }
 
 void ProgressThread::Poll() const {
-  const absl::Time end = absl::Now() + kPoll;
-  while (!has_tasks_.load(std::memory_order_relaxed) && absl::Now() < end) {
+  const absl::Time end = SteadyNow() + kPoll;
+  while (!has_tasks_.load(std::memory_order_relaxed) && SteadyNow() < end) {
     std::this_thread::yield();  // To those that have work, if there are more of them than cores.
   }
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "clients/cli/view/job_view.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/job_state.h"
 
 namespace stagewright::cli {
@@ -95,7 +96,7 @@ absl::StatusOr<v1::Job> Follow(Connection& connection, const std::string& name,
   ProgressPrinter printer;
   v1::Job job;
   bool known = options.known;
-  absl::Time answered = absl::Now();
+  absl::Time answered = SteadyNow();
   absl::Duration retry = kFirstRetry;
   while (true) {
     const int64_t version = job.version();
@@ -103,7 +104,7 @@ absl::StatusOr<v1::Job> Follow(Connection& connection, const std::string& name,
     if (status.ok() && !IsTerminal(job.state())) status = ReadOnce(connection, name, job);
     if (status.ok() && IsTerminal(job.state())) break;
     if (status.ok() || job.version() != version) {
-      answered = absl::Now();
+      answered = SteadyNow();
       retry = kFirstRetry;
     }
     if (absl::IsOutOfRange(status) && version > 0) {  // The planner has an older state of the job.
@@ -114,7 +115,7 @@ absl::StatusOr<v1::Job> Follow(Connection& connection, const std::string& name,
     const bool waits = known || job.version() > 0;
     // A server that goes away cancels the calls that it has not answered.
     const bool again = status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status);
-    if (!again || !waits || absl::Now() > answered + options.patience) {
+    if (!again || !waits || SteadyNow() > answered + options.patience) {
       printer.End();
       return status;
     }

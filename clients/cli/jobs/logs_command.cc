@@ -12,6 +12,7 @@
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/jobs/job_name.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/job_state.h"
 #include "common/wire/log_proto.h"
 
@@ -98,13 +99,13 @@ int RunLogs(const LogsOptions& options, const Globals& globals) {
     });
     if (status.ok()) {
       printer.Show(log);
-      answered = absl::Now();
+      answered = SteadyNow();
       waiting = false;
       if (!options.follow || std::exchange(ended, IsTerminal(log.state()))) break;
     } else {
       const bool again = absl::IsUnavailable(status) || absl::IsCancelled(status) ||
                          absl::IsDeadlineExceeded(status);
-      if (!again || absl::Now() > answered + kPatience) return Report(status);
+      if (!again || SteadyNow() > answered + kPatience) return Report(status);
       if (!waiting) std::cerr << "stagewright: " << status.message() << "; trying again\n";
       waiting = true;
     }

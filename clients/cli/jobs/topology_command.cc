@@ -13,6 +13,7 @@
 #include "clients/cli/files/write_file.h"
 #include "clients/cli/flags/number_checks.h"
 #include "clients/cli/view/table.h"
+#include "common/clock/steady_now.h"
 #include "common/topology/cluster_json.h"
 #include "common/wire/topology_proto.h"
 
@@ -31,7 +32,7 @@ struct Options {
 absl::StatusOr<v1::MeasureTopologyResponse> Measure(const Options& options,
                                                     const Globals& globals) {
   Connection connection(globals);
-  const absl::Time deadline = absl::Now() + absl::Seconds(options.time_limit_seconds);
+  const absl::Time deadline = SteadyNow() + absl::Seconds(options.time_limit_seconds);
   v1::MeasureTopologyRequest request;
   request.set_again(true);
   while (true) {
@@ -39,7 +40,7 @@ absl::StatusOr<v1::MeasureTopologyResponse> Measure(const Options& options,
     RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
       return connection.topology().MeasureTopology(context, request, &response);
     }));
-    if (response.pending() == 0 || absl::Now() >= deadline) return response;
+    if (response.pending() == 0 || SteadyNow() >= deadline) return response;
     request.set_again(false);
     absl::SleepFor(kBetweenCalls);
   }

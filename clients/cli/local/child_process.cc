@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/text_file.h"
+#include "common/clock/steady_now.h"
 
 namespace stagewright::cli {
 namespace {
@@ -137,8 +138,8 @@ void ChildProcess::Signal(int signal) {
 }
 
 void ChildProcess::AwaitEnd(absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
-  while (Running() && absl::Now() < deadline) absl::SleepFor(kPollInterval);
+  const absl::Time deadline = SteadyNow() + patience;
+  while (Running() && SteadyNow() < deadline) absl::SleepFor(kPollInterval);
   Signal(SIGKILL);
   while (Running()) absl::SleepFor(kPollInterval);
 }

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "clients/cli/connection.h"
+#include "common/clock/steady_now.h"
 
 namespace stagewright::cli {
 namespace {
@@ -58,8 +58,8 @@ LocalCluster::~LocalCluster() {
   // All workers at once, none of which another one is left to take jobs from: SIGTERM would have
   // them save first.
   for (size_t i = 1; i < processes_.size(); ++i) processes_[i].Signal(SIGINT);
-  const absl::Time deadline = absl::Now() + kEndPatience;
-  for (size_t i = 1; i < processes_.size(); ++i) processes_[i].AwaitEnd(deadline - absl::Now());
+  const absl::Time deadline = SteadyNow() + kEndPatience;
+  for (size_t i = 1; i < processes_.size(); ++i) processes_[i].AwaitEnd(deadline - SteadyNow());
   processes_[0].Signal(SIGTERM);
   processes_[0].AwaitEnd(kEndPatience);
 }
@@ -83,10 +83,10 @@ absl::Status LocalCluster::StartPlanner(const std::string& program, Pause pause)
                                          "", "--state", directory / "state.db"},
                            .log = directory / "planner.log"}));
   processes_.push_back(std::move(planner));
-  const absl::Time deadline = absl::Now() + kStartPatience;
+  const absl::Time deadline = SteadyNow() + kStartPatience;
   while (address_.empty()) {
     RETURN_IF_ERROR(Check());
-    if (absl::Now() > deadline) return absl::DeadlineExceededError("the planner does not start");
+    if (SteadyNow() > deadline) return absl::DeadlineExceededError("the planner does not start");
     if (!pause(kPollInterval)) return absl::CancelledError("interrupted");
     address_ = AnnouncedAddress(processes_[0].Log());
   }
@@ -108,7 +108,7 @@ absl::Status LocalCluster::StartWorker(const std::string& program, int index) {
 
 absl::Status LocalCluster::AwaitWorkers(Pause pause) {
   Connection connection(address_, {});
-  const absl::Time deadline = absl::Now() + kStartPatience;
+  const absl::Time deadline = SteadyNow() + kStartPatience;
   while (true) {
     RETURN_IF_ERROR(Check());
     v1::ListWorkersResponse response;
@@ -116,7 +116,7 @@ absl::Status LocalCluster::AwaitWorkers(Pause pause) {
       return connection.jobs().ListWorkers(context, v1::ListWorkersRequest(), &response);
     }));
     if (response.workers_size() >= options_.workers) return absl::OkStatus();
-    if (absl::Now() > deadline) {
+    if (SteadyNow() > deadline) {
       return absl::DeadlineExceededError(absl::StrFormat("%d of %d workers registered in %s",
                                                          response.workers_size(), options_.workers,
                                                          absl::FormatDuration(kStartPatience)));

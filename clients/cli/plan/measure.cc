@@ -9,6 +9,7 @@
 #include "clients/cli/flags/number_checks.h"
 #include "clients/cli/flags/weights_place.h"
 #include "common/base/units.h"
+#include "common/clock/steady_now.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
 #include "common/wire/training_proto.h"
@@ -124,7 +125,7 @@ absl::StatusOr<v1::Job> StepMeasurer::RunToTheEnd(const v1::Strategy& strategy) 
   }
   ++jobs_;
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline_));
+  context.set_deadline(ClockIn(deadline_ - SteadyNow()));
   v1::WatchJobRequest watch;
   watch.set_name(submitted.job().name());
   const auto stream = connection_.jobs().WatchJob(&context, watch);

@@ -24,6 +24,7 @@
 #include "clients/cli/view/plan_text.h"
 #include "common/base/text_file.h"
 #include "common/base/units.h"
+#include "common/clock/steady_now.h"
 #include "common/cost/measured/operator_profile.h"
 #include "common/wire/split_graph.h"
 #include "common/wire/strategy_proto.h"
@@ -106,7 +107,7 @@ absl::StatusOr<v1::PlanResponse> SolveByMeasuring(const v1::PlanRequest& request
   RETURN_IF_ERROR(owned.status());
   SearchContext context(After(flags.time_limit_seconds));
   StepMeasurer measurer(request.problem(), owned->cluster->size(), flags.measure, globals,
-                        absl::Now() + absl::Seconds(flags.time_limit_seconds), context);
+                        SteadyNow() + absl::Seconds(flags.time_limit_seconds), context);
   RETURN_IF_ERROR(measurer.CheckDevices());
   context.measure = [&measurer](const Problem& problem) { return measurer.RewardOf(problem); };
   ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(owned->request, context));

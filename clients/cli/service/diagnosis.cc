@@ -73,9 +73,13 @@ Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now) {
 }
 
 Finding CheckDisk(const v1::GetServerResponse& server) {
-  if (server.state_free_bytes() == 0 && server.state_bytes() == 0) {
+  if (server.state_path() == ":memory:") {
     return {Verdict::kWarning, "state", absl::StrCat(server.state_path(), " keeps nothing"),
             "start the planner with --state FILE: jobs are lost when it ends"};
+  }
+  if (server.state_free_bytes() == 0 && server.state_bytes() == 0) {
+    return {Verdict::kGood, "state",
+            absl::StrCat(server.state_path(), ", whose room is not known here"), ""};
   }
   const std::string seen =
       absl::StrCat(server.state_path(), " has ", FormatBytes(Bytes(server.state_bytes())), ", ",

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 
 namespace stagewright {
 namespace {
@@ -67,12 +67,12 @@ EtcdClient::EtcdClient(const EtcdPlace& place, absl::Duration patience,
 template <typename Call>
 absl::Status EtcdClient::Try(const char* what, Call call) {
   absl::Status status;
-  const absl::Time deadline = absl::Now() + patience_;
+  const absl::Time deadline = SteadyNow() + patience_;
   for (size_t tries = 0; tries < members_.size(); ++tries) {
     const size_t index = present_;
     const Member& member = members_[index];
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(deadline));
+    context.set_deadline(ClockIn(deadline - SteadyNow()));
     status = FromGrpc(call(member, context), member.endpoint, what);
     const bool silent = absl::IsDeadlineExceeded(status);
     if (!silent && !absl::IsUnavailable(status)) return status;
@@ -95,7 +95,7 @@ struct EtcdClient::Question {
 
 absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
     const etcdserverpb::RangeRequest& request) {
-  const auto deadline = absl::ToChronoTime(absl::Now() + patience_);
+  const absl::Time deadline = SteadyNow() + patience_;
   const size_t first = present_;
   grpc::CompletionQueue answers;
   std::vector<std::unique_ptr<Question>> asked;
@@ -103,7 +103,7 @@ absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
   const auto ask_next = [&] {
     Question& next = *asked.emplace_back(std::make_unique<Question>());
     next.member = (first + asked.size() - 1) % members_.size();
-    next.context.set_deadline(deadline);
+    next.context.set_deadline(ClockIn(deadline - SteadyNow()));
     next.reader = members_[next.member].kv->AsyncRange(&next.context, request, &answers);
     next.reader->Finish(&next.response, &next.status, &next);
     ++unanswered;
@@ -115,8 +115,8 @@ absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
     const bool more = asked.size() < members_.size();
     void* tag = nullptr;
     bool ok = false;
-    const auto patience = more ? absl::Now() + kAskNextAfter : absl::InfiniteFuture();
-    const auto event = answers.AsyncNext(&tag, &ok, absl::ToChronoTime(patience));
+    const absl::Duration patience = more ? kAskNextAfter : absl::InfiniteDuration();
+    const auto event = answers.AsyncNext(&tag, &ok, ClockIn(patience));
     if (event == grpc::CompletionQueue::GOT_EVENT) {
       --unanswered;
       auto* one = static_cast<Question*>(tag);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
+#include "common/clock/steady_wait.h"
 
 namespace stagewright {
 namespace {
@@ -36,7 +36,7 @@ class KeptLeadership : public Leadership {
   void Extend(Clock::time_point since) { until_ = since + absl::ToChronoNanoseconds(ttl_); }
 
   void Keep() {
-    while (!stop_.WaitForNotificationWithTimeout(ttl_ / 4)) {
+    while (!stop_.WaitFor(ttl_ / 4)) {
       const Clock::time_point asked = Clock::now();  // The cluster counts from later on.
       const absl::Status kept = client_->KeepLease(lease_);
       if (kept.ok()) {
@@ -54,7 +54,7 @@ class KeptLeadership : public Leadership {
   const absl::Duration ttl_;
   std::atomic<Clock::time_point> until_;
   std::atomic<bool> over_ = false;
-  absl::Notification stop_;
+  SteadyNotification stop_;
   std::thread keeper_;
 };
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "common/clock/steady_wait.h"
 #include "planner_service/store/etcd/etcd_election.h"
 
 namespace stagewright {
@@ -75,7 +76,7 @@ class LeaderWatch::Stream
 
   Word Await(absl::Duration patience) {
     absl::MutexLock lock(&mutex_);
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&spoken_), patience)) return Word::kSilence;
+    if (!AwaitFor(mutex_, absl::Condition(&spoken_), patience)) return Word::kSilence;
     spoken_ = false;
     return over_ ? Word::kEnd : Word::kHeard;
   }
@@ -117,7 +118,7 @@ std::optional<std::string> LeaderWatch::leader() const {
 
 void LeaderWatch::AwaitChange(absl::Duration at_most) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(&changed_), at_most);
+  AwaitFor(mutex_, absl::Condition(&changed_), at_most);
   changed_ = false;
 }
 
@@ -136,7 +137,7 @@ void LeaderWatch::Run() {
   do {
     Hear();
     Set(std::nullopt);
-  } while (!stop_.WaitForNotificationWithTimeout(kAgain));
+  } while (!stop_.WaitFor(kAgain));
 }
 
 void LeaderWatch::Hear() {

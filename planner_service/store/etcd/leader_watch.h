@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/clock/steady_wait.h"
 #include "planner_service/store/etcd/etcd_client.h"
 
 namespace stagewright {
@@ -38,7 +38,7 @@ class LeaderWatch {
   const std::shared_ptr<EtcdClient> client_;
   const std::string key_;
   const absl::Duration patience_;
-  absl::Notification stop_;
+  SteadyNotification stop_;
   mutable absl::Mutex mutex_;
   std::optional<std::string> leader_ ABSL_GUARDED_BY(mutex_);
   bool changed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -39,6 +39,22 @@ def test_an_unknown_command_is_named_with_the_nearest_one(words, unknown, meant)
     assert (f'did you mean "{meant}"?' in message) if meant else ("did you mean" not in message)
 
 
+@pytest.mark.parametrize("command", [(), ("jobs",), ("jobs", "list"), ("submit",), ("help",)])
+def test_help_of_a_command_is_what_its_flag_says(command):
+    shown = run("help", *command)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == run(*command, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [(("jbos",), 'unknown command "jbos"; did you mean "jobs"?'), (("jobs", "lsit"), 'did you mean "list"?'),
+     (("version", "now"), "version has no commands")],
+)  # fmt: skip
+def test_help_of_what_is_no_command(words, said):
+    assert said in fails(2, "help", *words)
+
+
 def test_lists_are_chosen_by_state_name_and_number(tmp_path):
     with Planner(tmp_path) as planner:
         names = [submitted(tmp_path, planner.address, f"out{i}", "--name", f"night {i}") for i in range(4)]

@@ -28,6 +28,7 @@ TEST(DiskUse, CountsTheFileAndWhatBelongsToIt) {
 TEST(DiskUse, WhatIsNotThereTakesNothing) {
   EXPECT_EQ(DiskUseOf(":memory:").used_bytes, 0);
   EXPECT_EQ(DiskUseOf("/nowhere/state.db").used_bytes, 0);
+  EXPECT_EQ(DiskUseOf("etcd://10.0.0.1:2379/prod").free_bytes, 0);
 }
 
 }  // namespace

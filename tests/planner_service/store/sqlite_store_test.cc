@@ -100,6 +100,23 @@ TEST_F(SqliteStoreTest, RefusesASecondOwnerByAnotherName) {
   EXPECT_THAT(std::string(second.message()), HasSubstr("it is in use"));
 }
 
+// Whether the first planner runs or left a log beside its own name only.
+TEST_F(SqliteStoreTest, RefusesAFileOfTwoNames) {
+  auto first = Open();
+  ASSERT_EQ(first->Write({{"jobs/1", "a"}}), absl::OkStatus());
+  EXPECT_EQ(std::filesystem::hard_link_count(Path()), 1u);
+  const std::filesystem::path other = folder_.path() / "other.db";
+  std::filesystem::create_hard_link(Path(), other);
+  for (const bool runs : {true, false}) {
+    if (!runs) first.reset();
+    const absl::Status second = OpenSqliteStore(other.string()).status();
+    EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(second.message()), HasSubstr("2 names (hard links)"));
+  }
+  std::filesystem::remove(other);
+  EXPECT_EQ(Open()->Read("jobs/1").value(), "a");
+}
+
 TEST_F(SqliteStoreTest, WritesNothingToFilesThatWereMovedAway) {
   for (const char* suffix : {"", "-wal"}) {
     const auto store = Open();

@@ -9,7 +9,7 @@
 
 namespace stagewright {
 
-void LogTails::Add(const LogLine& line) {
+void LogTails::Add(const LogLine& line, absl::Time now) {
   Run run;
   for (const LogField& field : line.fields) {
     if (field.key == "job") run.first = field.value;
@@ -18,9 +18,8 @@ void LogTails::Add(const LogLine& line) {
   if (run.first.empty() || run.second <= 0) return;
   // Those that were told lately are here only to say when they may tell again.
   if (tails_.size() >= kMostJobs && !tails_.contains(run))
-    std::erase_if(tails_, [&](const auto& entry) {
-      return !Waits(entry.second) && entry.second.due <= line.time;
-    });
+    std::erase_if(
+        tails_, [&](const auto& entry) { return !Waits(entry.second) && entry.second.due <= now; });
   if (tails_.size() >= kMostJobs && !tails_.contains(run)) return;
   Tail& tail = tails_[run];
   if (tail.last_number == 0) tail.numbering = absl::ToUnixNanos(line.time);

@@ -15,7 +15,8 @@
 
 namespace stagewright {
 
-// Not thread-safe. Everything is O(log jobs) but for the lines that it moves.
+// Not thread-safe. What is due when goes by the `now` of callers, not by what lines say. Everything
+// is O(log jobs) but for the lines that it moves.
 class LogTails {
  public:
   // Bounds on what is kept, of one job and in all.
@@ -26,7 +27,7 @@ class LogTails {
   static constexpr absl::Duration kEvery = absl::Seconds(1);
 
   // Keeps a line that names a job and a generation of it; others are of no concern.
-  void Add(const LogLine& line);
+  void Add(const LogLine& line, absl::Time now);
   // Whether something waits to be told of that run.
   bool Has(const std::string& job, int64_t generation) const;
   // When the next message may go: now or before, in the future, or never.

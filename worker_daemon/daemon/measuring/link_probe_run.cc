@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "worker_daemon/daemon/device_transport.h"
 #include "worker_daemon/device/work_units.h"
 #include "worker_daemon/links/link_probe.h"
@@ -137,8 +137,8 @@ absl::StatusOr<v1::DeviceProbe> LinkProbeRun::MeasureDevice(
     peers.push_back(peer.device);
   }
   const OfferedDevice& device = devices_[index];
-  RETURN_IF_ERROR(transport->Connect(others, absl::Now() + kConnectDeadline));
-  const absl::Time deadline = absl::Now() + kMeasureDeadline;
+  RETURN_IF_ERROR(transport->Connect(others, SteadyNow() + kConnectDeadline));
+  const absl::Time deadline = SteadyNow() + kMeasureDeadline;
   v1::DeviceProbe probe;
   probe.set_device(transport->device());
   if (message_.together()) {

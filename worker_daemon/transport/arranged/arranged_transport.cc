@@ -7,8 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "common/base/status.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 #include "worker_daemon/transport/short_turns.h"
 
 namespace stagewright {
@@ -125,7 +126,7 @@ absl::StatusOr<std::string> ArrangedTransport::AwaitHello(const std::vector<int>
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return group_.hello.has_value() || !life_.failure().ok();
   };
-  if (!mutex_.AwaitWithDeadline(absl::Condition(&ready), deadline)) {
+  if (!AwaitUntil(mutex_, absl::Condition(&ready), deadline)) {
     return absl::DeadlineExceededError(absl::StrCat("device ", identity_.device,
                                                     ": no word of the group of accelerators from ",
                                                     "device ", devices.front()));
@@ -255,7 +256,7 @@ void ArrangedTransport::Abort(absl::Status status) {
 
 void ArrangedTransport::Drain(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
-  const absl::Time drained_at = absl::Now() + kDrain;
+  const absl::Time drained_at = SteadyNow() + kDrain;
   life_.Lose(status, drained_at);
   mover_->InterruptAt(drained_at);
 }
@@ -276,16 +277,16 @@ void ArrangedTransport::Loop() {
       const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return HasWork() || !held_.empty();
       };
-      if (life_.Drains(absl::Now())) {
-        mutex_.AwaitWithTimeout(absl::Condition(+never, this), kLook);
+      if (life_.Drains(SteadyNow())) {
+        AwaitFor(mutex_, absl::Condition(+never, this), kLook);
       } else if (rounds_.idle() && held_.empty()) {
         mutex_.Await(absl::Condition(&woken));
-      } else if (absl::Now() > spin_until) {
-        mutex_.AwaitWithTimeout(has_work, kLook);
+      } else if (SteadyNow() > spin_until) {
+        AwaitFor(mutex_, has_work, kLook);
       }
       if (life_.stopped() && !operations_.any_refused()) return;
     }
-    if (Work()) spin_until = absl::Now() + kSpin;
+    if (Work()) spin_until = SteadyNow() + kSpin;
   }
 }
 
@@ -303,7 +304,7 @@ bool ArrangedTransport::Work() {
     orders.swap(orders_);
     refused = operations_.TakeRefused();
     failed = life_.failed();
-    fails = life_.MustFail(absl::Now(), operations_.empty());
+    fails = life_.MustFail(SteadyNow(), operations_.empty());
     if (failed || fails) {
       arranger_.Clear();
     } else {

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/status.h"
+#include "common/clock/steady_now.h"
 #include "worker_daemon/cuda/current_gpu.h"
 #include "worker_daemon/cuda/event_query.h"
 #include "worker_daemon/transport/arranged/first_messages.h"
@@ -33,7 +34,7 @@ static_assert(sizeof(ncclUniqueId) <= DeviceMover::kMaxNote);
 class Waiting {
  public:
   void Pause() {
-    if (absl::Now() < spin_until_) {
+    if (SteadyNow() < spin_until_) {
       std::this_thread::yield();
     } else {
       absl::SleepFor(absl::Microseconds(20));
@@ -41,7 +42,7 @@ class Waiting {
   }
 
  private:
-  const absl::Time spin_until_ = absl::Now() + absl::Microseconds(100);
+  const absl::Time spin_until_ = SteadyNow() + absl::Microseconds(100);
 };
 
 // Blocks that NCCL takes of a GPU for messages: they need few, and passes compute beside them.
@@ -300,7 +301,7 @@ class NcclMover : public DeviceMover {
   }
 
   absl::Status MayWait(absl::Time deadline) const {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (absl::ToUnixNanos(now) >= interrupted_at_)
       return absl::CancelledError("NCCL was interrupted");
     if (now > deadline) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock/steady_now.h"
 #include "worker_daemon/transport/unreached.h"
 
 namespace stagewright {
@@ -111,7 +111,7 @@ void UcxEdges::HandleBye(UcxEdge& edge, const std::string& reason) {
   if (!edge.endpoint.is_open() || edge.left) return;
   edge.left = true;
   // If both leave, the peer still waits for the bye that is queued here.
-  PartAt(edge, leaving_.has_value() ? leaving_->end_by : absl::Now() + kAnswerOut);
+  PartAt(edge, leaving_.has_value() ? leaving_->end_by : SteadyNow() + kAnswerOut);
   if (edge.failure.ok()) Fail(edge, Gone(edge.device, reason));
   Say(edge, UcxControl::kByeAnswer);
 }
@@ -130,7 +130,7 @@ void UcxEdges::Fail(UcxEdge& edge, const absl::Status& failure) {
 
 void UcxEdges::Leave(const absl::Status& reason) {
   if (leaving_.has_value()) return;
-  leaving_ = {.reason = reason, .end_by = absl::Now() + kAnswer};
+  leaving_ = {.reason = reason, .end_by = SteadyNow() + kAnswer};
   unsettled_ = true;
   for (auto& [device, edge] : edges_) {
     if (!edge.endpoint.is_open() || edge.left) continue;
@@ -146,7 +146,7 @@ bool UcxEdges::MayEnd() {
   const bool alone = std::all_of(edges_.begin(), edges_.end(), [](const auto& edge) {
     return !edge.second.endpoint.is_open() || edge.second.parted;
   });
-  return (std::exchange(leaving_->alone, alone) && alone) || absl::Now() >= leaving_->end_by;
+  return (std::exchange(leaving_->alone, alone) && alone) || SteadyNow() >= leaving_->end_by;
 }
 
 void UcxEdges::CloseAll() {
@@ -158,11 +158,11 @@ void UcxEdges::CloseAll() {
 void UcxEdges::Close(UcxEdge& edge) {
   edge.endpoint.Close();
   edge.close_at.reset();
-  edge.abandon_at = absl::Now() + kDrain;
+  edge.abandon_at = SteadyNow() + kDrain;
 }
 
 bool UcxEdges::Settle(bool quiet) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (now >= look_at_ && (quiet || now >= look_at_ + kAnswer)) LookForEnds();
   if (!unsettled_) return false;
   bool any = false;
@@ -175,7 +175,7 @@ bool UcxEdges::Settle(bool quiet) {
 }
 
 void UcxEdges::LookForEnds() {
-  look_at_ = absl::Now() + kWatch;
+  look_at_ = SteadyNow() + kWatch;
   for (auto& [device, edge] : edges_) {
     if (const std::string end = edge.watch.TakeEnd(); !end.empty()) HandleGone(edge, end);
   }

@@ -13,6 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 #include "worker_daemon/transport/short_turns.h"
 #include "worker_daemon/transport/unreached.h"
 
@@ -88,7 +90,7 @@ absl::Status UcxTransport::Connect(const std::vector<Peer>& peers, absl::Time de
                    [this](int device, absl::Status status) { OnEdge(device, std::move(status)); });
   });
   absl::MutexLock lock(&mutex_);
-  if (!mutex_.AwaitWithDeadline(absl::Condition(this, &UcxTransport::EdgesSettled), deadline)) {
+  if (!AwaitUntil(mutex_, absl::Condition(this, &UcxTransport::EdgesSettled), deadline)) {
     return WithUnreached(absl::DeadlineExceededError(absl::StrCat(
                              "device ", identity_.device, ": no answer in time from device ",
                              absl::StrJoin(connecting_, ", "))),
@@ -150,12 +152,12 @@ bool UcxTransport::RunCommands() {
 
 void UcxTransport::Loop() {
   AskForShortTurns();
-  absl::Time busy = absl::Now();
+  absl::Time busy = SteadyNow();
   while (true) {
     const bool commanded = RunCommands();
     const bool progressed = engine_.Progress();
     if (stopping_ && !has_commands_ && engine_.closed()) break;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (commanded || progressed) {
       busy = now;
     } else if (now - busy >= spin_) {
@@ -173,7 +175,7 @@ void UcxTransport::Sleep() {
     sleeping_ = true;
   }
   if (engine_.Arm()) {
-    const absl::Duration until_timer = engine_.next_timer() - absl::Now();
+    const absl::Duration until_timer = engine_.next_timer() - SteadyNow();
     const absl::Duration longest = std::clamp(until_timer, absl::ZeroDuration(), kLongestSleep);
     std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
     for (const int fd : engine_.wake_fds()) fds.push_back({fd, POLLIN, 0});

@@ -48,6 +48,8 @@ TEST(Diagnosis, TheStateNeedsRoom) {
   v1::GetServerResponse server;
   server.set_state_path(":memory:");
   ExpectSays(CheckDisk(server), Verdict::kWarning, ":memory: keeps nothing");
+  server.set_state_path("etcd://10.0.0.1:2379/prod");
+  ExpectSays(CheckDisk(server), Verdict::kGood, "etcd://10.0.0.1:2379/prod");
   server.set_state_path("/data/state.db");
   server.set_state_bytes(1 << 20);
   server.set_state_free_bytes(int64_t{5} << 30);

@@ -19,11 +19,11 @@ LogLine Line(const std::string& message, const std::string& job = "jobs/1",
 
 TEST(LogTails, KeepsWhatIsAboutRuns) {
   LogTails tails;
-  tails.Add({kNow, LogLevel::kInfo, "", "of no job", {{"device", "cpu0"}}});
-  tails.Add({kNow, LogLevel::kInfo, "", "of no run", {{"job", "jobs/1"}}});
+  tails.Add({kNow, LogLevel::kInfo, "", "of no job", {{"device", "cpu0"}}}, kNow);
+  tails.Add({kNow, LogLevel::kInfo, "", "of no run", {{"job", "jobs/1"}}}, kNow);
   EXPECT_EQ(tails.due(), absl::InfiniteFuture());
-  tails.Add(Line("first"));
-  tails.Add(Line("second"));
+  tails.Add(Line("first"), kNow);
+  tails.Add(Line("second"), kNow);
   EXPECT_TRUE(tails.Has("jobs/1", 1));
   EXPECT_FALSE(tails.Has("jobs/1", 2));
   ASSERT_LE(tails.due(), kNow);
@@ -38,10 +38,10 @@ TEST(LogTails, KeepsWhatIsAboutRuns) {
 
 TEST(LogTails, TellsOfARunOnceASecondUnlessItEnds) {
   LogTails tails;
-  tails.Add(Line("first"));
+  tails.Add(Line("first"), kNow);
   tails.TakeDue(kNow);
-  tails.Add(Line("second"));
-  tails.Add(Line("of another run", "jobs/2"));
+  tails.Add(Line("second"), kNow);
+  tails.Add(Line("of another run", "jobs/2"), kNow);
   ASSERT_LE(tails.due(), kNow);
   EXPECT_EQ(tails.TakeDue(kNow).log_lines().job(), "jobs/2");
   EXPECT_EQ(tails.due(), kNow + LogTails::kEvery);
@@ -51,7 +51,7 @@ TEST(LogTails, TellsOfARunOnceASecondUnlessItEnds) {
 
 TEST(LogTails, CountsWhatIsTooMuch) {
   LogTails tails;
-  for (int i = 0; i < LogTails::kMostLines + 44; ++i) tails.Add(Line(absl::StrCat(i)));
+  for (int i = 0; i < LogTails::kMostLines + 44; ++i) tails.Add(Line(absl::StrCat(i)), kNow);
   const v1::ConnectRequest many = tails.TakeDue(kNow);
   EXPECT_EQ(many.log_lines().lines_size(), LogTails::kMostLines);
   EXPECT_EQ(many.log_lines().lines(0).message(), "44");
@@ -59,32 +59,32 @@ TEST(LogTails, CountsWhatIsTooMuch) {
   EXPECT_TRUE(CheckLimits(many).ok());
 
   const int sent = 1000;
-  for (int i = 0; i < sent; ++i) tails.Add(Line(std::string(100'000, 'x')));
+  for (int i = 0; i < sent; ++i) tails.Add(Line(std::string(100'000, 'x')), kNow);
   const v1::ConnectRequest large = tails.Take("jobs/1", 1, kNow);
   const int kept = large.log_lines().lines_size();
   EXPECT_LE(large.log_lines().ByteSizeLong(), LogTails::kMostBytes + 1024);
   EXPECT_GT(kept, 50);
   EXPECT_EQ(large.log_lines().dropped(), sent - kept);
   EXPECT_TRUE(CheckLimits(large).ok());
-  tails.Add(Line("afterwards"));
+  tails.Add(Line("afterwards"), kNow);
   EXPECT_EQ(tails.Take("jobs/1", 1, kNow).log_lines().dropped(), 0) << "those were told";
 }
 
 TEST(LogTails, TellsAgainWhatItKeepsUnderItsNumbers) {
   LogTails tails;
-  tails.Add(Line("1"));
-  tails.Add(Line("2"));
+  tails.Add(Line("1"), kNow);
+  tails.Add(Line("2"), kNow);
   const v1::LogLines first = tails.TakeDue(kNow).log_lines();
   EXPECT_EQ(first.first_number(), 1);
   EXPECT_EQ(first.numbering(), absl::ToUnixNanos(kNow));
-  tails.Add(Line("3"));
+  tails.Add(Line("3"), kNow);
   const v1::LogLines second = tails.Take("jobs/1", 1, kNow).log_lines();
   EXPECT_EQ(second.first_number(), 3);
   ASSERT_EQ(second.lines_size(), 1);
   EXPECT_FALSE(tails.Has("jobs/1", 1));
 
   tails.TellAgain();
-  tails.Add(Line("4"));
+  tails.Add(Line("4"), kNow);
   const v1::LogLines again = tails.Take("jobs/1", 1, kNow).log_lines();
   EXPECT_EQ(again.first_number(), 1);
   EXPECT_EQ(again.numbering(), first.numbering());
@@ -93,7 +93,7 @@ TEST(LogTails, TellsAgainWhatItKeepsUnderItsNumbers) {
   EXPECT_EQ(again.dropped(), 0);
 
   // What was told makes room before anything is lost.
-  for (int i = 0; i < LogTails::kMostLines + 3; ++i) tails.Add(Line("more"));
+  for (int i = 0; i < LogTails::kMostLines + 3; ++i) tails.Add(Line("more"), kNow);
   const v1::LogLines more = tails.Take("jobs/1", 1, kNow).log_lines();
   EXPECT_EQ(more.first_number(), 8);
   EXPECT_EQ(more.lines_size(), LogTails::kMostLines);
@@ -107,11 +107,9 @@ TEST(LogTails, AreNotMoreThanAWorkerHasJobs) {
     for (; tails.due() <= kNow; ++jobs) tails.TakeDue(kNow);
     return jobs;
   };
-  for (int i = 1; i <= 1000; ++i) tails.Add(Line("m", absl::StrCat("jobs/", i)));
+  for (int i = 1; i <= 1000; ++i) tails.Add(Line("m", absl::StrCat("jobs/", i)), kNow);
   EXPECT_EQ(taken(), LogTails::kMostJobs);
-  LogLine later = Line("m", "jobs/2000");
-  later.time = kNow + LogTails::kEvery;
-  tails.Add(later);
+  tails.Add(Line("m", "jobs/2000"), kNow + LogTails::kEvery);
   EXPECT_TRUE(tails.Has("jobs/2000", 1)) << "those that were told make room";
 }
 

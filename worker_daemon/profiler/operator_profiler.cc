@@ -31,10 +31,13 @@ using Part = OperatorChain::Part;
 
 constexpr int kLongestChain = 256;
 constexpr double kChainNanos = 1e6;
+constexpr int kFewLinks = 5;
 constexpr int kWarmUps = 2;
 constexpr size_t kLeastRepeats = 3;
 constexpr size_t kMostRepeats = 30;
 constexpr double kMostNanos = 3e8;
+// If the host asks for longer, as a part of a chain's time, the device waits for it.
+constexpr double kHostBound = 0.8;
 
 Bytes BytesOf(const Operands& operands, const Graph& graph, NodeId node) {
   Bytes bytes = 0;
@@ -81,14 +84,20 @@ class Measuring {
   }
 
  private:
-  // Nanoseconds until the device has done what `work` asks of it.
+  // Nanoseconds until the device has done what `work` asks of it, and until the host had asked.
+  struct Span {
+    double done = 0, asked = 0;
+  };
   template <typename F>
-  absl::StatusOr<double> Timed(F&& work) {
+  absl::StatusOr<Span> Timed(F&& work) {
     if (options_.stopped && options_.stopped()) return absl::CancelledError("stopped");
-    const auto start = Clock::now();
+    const auto since = [start = Clock::now()] {
+      return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+    };
     RETURN_IF_ERROR(work());
+    const double asked = since();
     RETURN_IF_ERROR(Wait());
-    return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+    return Span{since(), asked};
   }
 
   absl::Status Wait() const {
@@ -136,41 +145,58 @@ class Measuring {
   }
 
   absl::StatusOr<int> ChainLength() {
-    double nanos = 0;
-    for (int i = 0; i < kWarmUps; ++i) {
-      ASSIGN_OR_RETURN(nanos, Timed([&] { return chain_->Forward(1); }));
-      RETURN_IF_ERROR(chain_->Backward(Part::kWhole));
-    }
-    const double by_time = std::ceil(kChainNanos / std::max(nanos, 1.0));
     const double by_memory =
         static_cast<double>(options_.memory) / 4 /
         static_cast<double>(std::max(measured_.kept + measured_.workspace, Bytes(1)));
-    return static_cast<int>(
-        std::clamp(std::min(by_time, by_memory), 1.0, static_cast<double>(kLongestChain)));
+    const int most = static_cast<int>(std::clamp(by_memory, 1.0, double{kLongestChain}));
+    double nanos = 0;
+    for (int i = 0; i < kWarmUps; ++i) {
+      ASSIGN_OR_RETURN(nanos, ForwardNanos(1));
+    }
+    // Most of what one link takes an accelerator is that the host waits for it.
+    const int few = std::min(kFewLinks, most);
+    if (!device_.is_cpu() && few > 1) {
+      for (int i = 0; i < kWarmUps; ++i) {
+        ASSIGN_OR_RETURN(const double of_few, ForwardNanos(few));
+        if (i + 1 == kWarmUps) nanos = (of_few - nanos) / (few - 1);
+      }
+    }
+    return std::clamp(
+        static_cast<int>(std::min(1e9, std::ceil(kChainNanos / std::max(nanos, 1.0)))), 1, most);
   }
 
+  absl::StatusOr<double> ForwardNanos(int length) {
+    ASSIGN_OR_RETURN(const Span span, Timed([&] { return chain_->Forward(length); }));
+    RETURN_IF_ERROR(chain_->Backward(Part::kWhole));
+    return span.done;
+  }
+
+  // What chains, or links of them, took.
   struct Times {
-    std::vector<double> forward, backward, both, input, weight;  // In nanoseconds a link.
+    std::vector<double> forward, backward, both, input, weight;  // In nanoseconds.
+    // How much of them the host took to ask for it.
+    std::vector<double> forward_asked, backward_asked;
   };
 
   absl::Status RepeatOnce(int length, Times& times) {
-    const auto per_link = [&](double nanos) { return nanos / length; };
-    ASSIGN_OR_RETURN(const double forward, Timed([&] { return chain_->Forward(length); }));
-    ASSIGN_OR_RETURN(const double backward, Timed([&] { return chain_->Backward(Part::kWhole); }));
-    times.forward.push_back(per_link(forward));
-    times.backward.push_back(per_link(backward));
-    times.both.push_back(per_link(forward + backward));
+    ASSIGN_OR_RETURN(const Span forward, Timed([&] { return chain_->Forward(length); }));
+    ASSIGN_OR_RETURN(const Span backward, Timed([&] { return chain_->Backward(Part::kWhole); }));
+    times.forward.push_back(forward.done);
+    times.backward.push_back(backward.done);
+    times.both.push_back(forward.done + backward.done);
+    times.forward_asked.push_back(forward.asked / forward.done);
+    times.backward_asked.push_back(backward.asked / backward.done);
     if (!chain_->splits()) return absl::OkStatus();
     RETURN_IF_ERROR(chain_->Forward(length));
     RETURN_IF_ERROR(Wait());
-    ASSIGN_OR_RETURN(const double input, Timed([&] { return chain_->Backward(Part::kInput); }));
-    ASSIGN_OR_RETURN(const double weight, Timed([&] { return chain_->Backward(Part::kWeight); }));
-    times.input.push_back(per_link(input));
-    times.weight.push_back(per_link(weight));
+    ASSIGN_OR_RETURN(const Span input, Timed([&] { return chain_->Backward(Part::kInput); }));
+    ASSIGN_OR_RETURN(const Span weight, Timed([&] { return chain_->Backward(Part::kWeight); }));
+    times.input.push_back(input.done);
+    times.weight.push_back(weight.done);
     return absl::OkStatus();
   }
 
-  absl::Status MeasureTimes(int length) {
+  absl::StatusOr<Times> Repeated(int length) {
     for (int i = 0; i < kWarmUps; ++i) {
       Times unused;
       RETURN_IF_ERROR(RepeatOnce(length, unused));
@@ -182,24 +208,45 @@ class Measuring {
       if (times.both.size() >= kLeastRepeats && taken > kMostNanos) break;
       RETURN_IF_ERROR(RepeatOnce(length, times));
     }
+    return times;
+  }
+
+  absl::Status MeasureTimes(int length) {
+    // What a chain takes an accelerator however long it is: the first launch, waking the thread of
+    // LibTorch's backward passes, waiting for the device.
+    Times alone;
+    if (!device_.is_cpu() && length > 1) {
+      ASSIGN_OR_RETURN(alone, Repeated(1));
+    }
+    ASSIGN_OR_RETURN(const Times times, Repeated(length));
+    const auto link = [&](const std::vector<double>& chain, const std::vector<double>& one) {
+      if (chain.empty()) return 0.0;
+      if (one.empty()) return RobustMedian(chain) / length;
+      return std::max(0.0, (RobustMedian(chain) - RobustMedian(one)) / (length - 1));
+    };
+    // Kernels that outlast their launches hide what the harness adds to those.
+    const auto harness = [&](double cost, const std::vector<double>& asked) {
+      return device_.is_cpu() || RobustMedian(asked) > kHostBound ? cost : 0.0;
+    };
     const bool backward = chain_->has_backward();
-    measured_.forward = WithoutHarness(times.forward, backward ? known_.harness.forward : 0);
+    measured_.forward =
+        Rounded(link(times.forward, alone.forward) -
+                (backward ? harness(known_.harness.forward, times.forward_asked) : 0));
     if (!backward) return absl::OkStatus();
-    measured_.backward = WithoutHarness(times.backward, known_.harness.backward);
-    measured_.backward_weight =
-        Nanos(std::round(static_cast<double>(measured_.backward) * WeightShare(times)));
+    measured_.backward = Rounded(link(times.backward, alone.backward) -
+                                 harness(known_.harness.backward, times.backward_asked));
+    const double share =
+        WeightShare(link(times.input, alone.input), link(times.weight, alone.weight));
+    measured_.backward_weight = Nanos(std::round(static_cast<double>(measured_.backward) * share));
     measured_.backward_input = measured_.backward - measured_.backward_weight;
     return absl::OkStatus();
   }
 
-  static Nanos WithoutHarness(const std::vector<double>& times, double harness) {
-    return Nanos(std::round(std::max(1.0, RobustMedian(times) - harness)));
-  }
+  static Nanos Rounded(double nanos) { return Nanos(std::round(std::max(1.0, nanos))); }
 
   // Which part of the backward pass the weight half is.
-  double WeightShare(const Times& times) const {
-    if (times.input.empty()) return chain_->trains_parameters() ? 1 : 0;
-    const double input = RobustMedian(times.input), weight = RobustMedian(times.weight);
+  double WeightShare(double input, double weight) const {
+    if (!chain_->splits()) return chain_->trains_parameters() ? 1 : 0;
     return weight / std::max(input + weight, 1.0);
   }
 

@@ -38,9 +38,8 @@ class Alarm {
 
   Waiters::iterator Add(Clock::time_point time, Waiter* waiter) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto place = waiters_.emplace(time, waiter);
-    if (place == waiters_.begin()) earlier_.notify_one();
-    return place;
+    if (time < looks_at_) earlier_.notify_one();
+    return waiters_.emplace(time, waiter);
   }
   // REQUIRES: the waiter's mutex is held, so that the waiter is not being woken.
   void Remove(Waiters::iterator place) {
@@ -62,12 +61,12 @@ class Alarm {
       for (; next != waiters_.end() && next->first <= now; ++next) {
         busy = !Wake(*next->second) || busy;
       }
-      if (busy) {
-        earlier_.wait_for(lock, kTryAgain);
-      } else if (next == waiters_.end()) {
+      looks_at_ = next == waiters_.end() ? Clock::time_point::max() : next->first;
+      if (busy) looks_at_ = std::min(looks_at_, now + kTryAgain);
+      if (looks_at_ == Clock::time_point::max()) {
         earlier_.wait(lock);
       } else {
-        earlier_.wait_until(lock, Clock::time_point(next->first));
+        earlier_.wait_until(lock, Clock::time_point(looks_at_));
       }
     }
   }
@@ -83,6 +82,9 @@ class Alarm {
   std::mutex mutex_;
   std::condition_variable earlier_;
   Waiters waiters_;
+  // When the thread looks next by itself. Whoever was woken and has not got its mutex yet is still
+  // among the waiters, so that the first of them does not say it.
+  Clock::time_point looks_at_ = Clock::time_point::min();
 };
 
 }  // namespace

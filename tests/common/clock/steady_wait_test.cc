@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -52,6 +53,37 @@ TEST(SteadyWaitTest, WhatIsWaitedForEndsItHoweverLateItMayBe) {
     }
     other.join();
   }
+}
+
+// Whoever was woken and has yet to get its mutex, which another thread holds, hides nobody's time.
+TEST(SteadyWaitTest, ManyShortWaitsBesideALongOneEndInTime) {
+  constexpr absl::Duration kLong = absl::Seconds(30);
+  absl::Mutex shared, own;
+  const bool never = false;
+  bool over = false;
+  std::atomic<int64_t> longest = 0;
+  std::thread patient([&] {
+    absl::MutexLock lock(&own);
+    EXPECT_TRUE(AwaitFor(own, absl::Condition(&over), kLong));
+  });
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i) {
+    others.emplace_back([&] {
+      for (int n = 0; n < 2000; ++n) {
+        absl::MutexLock lock(&shared);
+        const absl::Time begin = SteadyNow();
+        AwaitFor(shared, absl::Condition(&never), absl::Microseconds(50));
+        longest = std::max(longest.load(), absl::ToInt64Milliseconds(SteadyNow() - begin));
+      }
+    });
+  }
+  for (std::thread& other : others) other.join();
+  EXPECT_LT(absl::Milliseconds(longest.load()), kLong / 3);
+  {
+    absl::MutexLock lock(&own);
+    over = true;
+  }
+  patient.join();
 }
 
 // A mutex that is in use when the time is over keeps nobody else waiting.

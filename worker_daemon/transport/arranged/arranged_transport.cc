@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "common/base/status.h"
 #include "common/clock/steady_now.h"
 #include "common/clock/steady_wait.h"
@@ -266,23 +267,30 @@ bool ArrangedTransport::HasWork() const {
          arranger_.any_offers() || arranger_.own_due();
 }
 
+// Without the mutex, by the kernel's clock that nobody sets: a wait for a condition with a time is
+// too dear for one that ends so soon.
+void ArrangedTransport::Pause() {
+  mutex_.Unlock();
+  absl::SleepFor(kLook);
+  mutex_.Lock();
+}
+
 void ArrangedTransport::Loop() {
   AskForShortTurns();
   absl::Time spin_until = absl::InfinitePast();
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
-      const auto never = [](ArrangedTransport*) { return false; };
-      const absl::Condition has_work(this, &ArrangedTransport::HasWork);
       const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return HasWork() || !held_.empty();
       };
-      if (life_.Drains(SteadyNow())) {
-        AwaitFor(mutex_, absl::Condition(+never, this), kLook);
+      const absl::Time now = SteadyNow();
+      if (life_.Drains(now)) {
+        Pause();
       } else if (rounds_.idle() && held_.empty()) {
         mutex_.Await(absl::Condition(&woken));
-      } else if (SteadyNow() > spin_until) {
-        AwaitFor(mutex_, has_work, kLook);
+      } else if (now > spin_until && !HasWork()) {
+        Pause();
       }
       if (life_.stopped() && !operations_.any_refused()) return;
     }

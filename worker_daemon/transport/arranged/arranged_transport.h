@@ -92,6 +92,7 @@ class ArrangedTransport : public Transport {
 
   // On the thread.
   void Loop();
+  void Pause() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Work();
   void TellOthers(const std::vector<TransferOrder>& orders);
   void Follow(const TransferOrder& order);

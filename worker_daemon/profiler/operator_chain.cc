@@ -184,7 +184,7 @@ class RunnableChain : public OperatorChain {
       if (received_[i] == 0 || !outputs[i].requires_grad()) continue;
       if (!gradients_[i].defined()) {
         const at::NoGradGuard no_grad;
-        gradients_[i] = at::full_like(outputs[i], 0.5, at::MemoryFormat::Contiguous);
+        gradients_[i] = at::full_like(outputs[i], 0.5);
       }
       // As often as gradients come: the engine adds them up before it goes on.
       for (int n = 0; n < received_[i]; ++n) {

@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/data/safetensors.h"
+#include "common/graph/aten.h"
 #include "common/graph/operators/allowed_operators.h"
 #include "common/graph/operators/check_operators.h"
+#include "worker_daemon/torch/gradient_layout.h"
 #include "worker_daemon/torch/tensor_types.h"
 
 namespace stagewright {
@@ -193,6 +195,9 @@ absl::Status OperatorCall::Run(int64_t samples, const TensorSource& tensors,
       for (at::Tensor tensor : result.toTensorVector()) outputs.push_back(std::move(tensor));
     }
   }
+  if (KindOfTarget(node_->target) == AtenKind::kAttention && outputs.size() > first &&
+      outputs[first].is_cuda())
+    KeepGradientLayout(outputs[first]);
   const std::vector<TensorMeta>& expected = node_->outputs;
   if (outputs.size() - first != expected.size()) {
     return absl::InternalError(absl::StrCat(NameOf(*node_), ": gave ", outputs.size() - first,

@@ -127,7 +127,7 @@ TEST_F(GatheredInputs, AreNotReadByTheComputeLane) {
   int steps_without = 0;
   for (size_t step = 1; step < read.size(); ++step)
     steps_without += read[step] - read[step - 1] < kSampleBytes ? 1 : 0;
-  EXPECT_GE(steps_without, 5);  // Of seven: a busy machine may let a thread sleep.
+  EXPECT_GE(steps_without, 5);  // Not all seven: a busy machine may let a thread sleep.
 }
 
 TEST_F(GatheredInputs, AreThoseOfTheProcessor) {

@@ -12,7 +12,8 @@ from torch import nn
 # A container, by its identity, and the name of what it holds.
 Place = tuple[int, object]
 
-_OF_MODULES = frozenset(vars(nn.Module()))
+# Of every module, and in others' hands. Hooks are not: models note in an attribute that they have put theirs.
+_OF_MODULES = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, nn.Module)
 _NUMBERS = (bool, int, float)
 _LISTS = (list, set, collections.deque)
@@ -137,7 +138,7 @@ class _Container:
 
 
 class _Attributes(_Container):
-    """Of a module or another object, but for what every module has."""
+    """Of a module or another object, but for what is in others' hands."""
 
     def read(self) -> dict:
         return {name: value for name, value in vars(self.holder).items() if name not in _OF_MODULES}

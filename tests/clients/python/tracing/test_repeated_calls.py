@@ -192,6 +192,14 @@ def looking_up(module, x):
     return activations["relu"](x)
 
 
+def hooking_once(module, x):
+    """As models of transformers do that can return inner values."""
+    if not module.table.get("hooked"):
+        module.second.register_forward_hook(lambda layer, inputs, output: output * 2)
+        module.table["hooked"] = True
+    return x
+
+
 def last_activation(module, x):
     """For someone who looks at it after the step."""
     module.seen[:] = [x.detach()]
@@ -200,7 +208,7 @@ def last_activation(module, x):
 
 @pytest.mark.parametrize(
     "step",
-    [logging, filling_a_table, filling_an_attribute, remembering, looking_up, last_activation],
+    [logging, filling_a_table, filling_an_attribute, remembering, looking_up, hooking_once, last_activation],
     ids=lambda step: step.__name__,
 )
 def test_what_changes_no_result_may_stay(step, tmp_path):

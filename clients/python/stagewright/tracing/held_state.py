@@ -12,8 +12,10 @@ from torch import nn
 # A container, by its identity, and the name of what it holds.
 Place = tuple[int, object]
 
-_OF_MODULES = frozenset(vars(nn.Module()))
+# Of every module, and in others' hands. Hooks are not: models note in an attribute that they have put theirs.
+_OF_MODULES = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, nn.Module)
+_NUMBERS = (bool, int, float)
 _LISTS = (list, set, collections.deque)
 # Whose objects, classes and globals are no state of a model.
 _LIBRARIES = {"torch", "numpy", "builtins", "functools", "logging", "threading", "typing", "enum", "stagewright"}
@@ -66,7 +68,7 @@ class HeldState:
             (key, name): value
             for key, container in self._containers.items()
             for name, value in container.read().items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
+            if type(value) in (int, float)
         }
 
     def changed(self) -> dict[Place, object]:
@@ -116,18 +118,18 @@ class HeldState:
 
 
 class _Container:
-    """Something that holds values by name."""
+    """Something that holds values by name; a dictionary, whatever its class makes of `[]`."""
 
     def __init__(self, holder: object, name: str):
         self.holder, self.name, self.key = holder, name, id(holder)
-        self.saved = dict(self.read())
+        self.saved = self.read()
 
     def read(self) -> dict:
-        return self.holder
+        return dict(dict.items(self.holder))
 
     def write(self, values: dict) -> None:
         """Sets entries, or takes those away that are GONE."""
-        _write(self.read(), values)
+        _write(self.holder, values)
 
     def restore(self) -> None:
         changed = {name: self.saved.get(name, GONE) for name in _differing(self.saved, self.read())}
@@ -136,7 +138,7 @@ class _Container:
 
 
 class _Attributes(_Container):
-    """Of a module or another object, but for what every module has."""
+    """Of a module or another object, but for what is in others' hands."""
 
     def read(self) -> dict:
         return {name: value for name, value in vars(self.holder).items() if name not in _OF_MODULES}
@@ -183,18 +185,19 @@ def _write(held: dict, values: dict) -> None:
 
 
 def _container_of(value: object, name: str) -> _Container | None:
-    if isinstance(value, dict):
+    kind = type(value)  # What isinstance asks an object about itself, one that stands for another may not answer.
+    if issubclass(kind, dict):
         return _Container(value, name)
-    if isinstance(value, _LISTS):
+    if kind in _LISTS:
         return _List(value, name)
-    if isinstance(value, _CODE) or _root(type(value)) in _LIBRARIES or not hasattr(value, "__dict__"):
+    if issubclass(kind, _CODE) or _root(kind) in _LIBRARIES or not kind.__dictoffset__:
         return None
     return _Attributes(value, name)
 
 
 def _may_be_state(name: str, value: object) -> bool:
     """In a class or a file, all but code."""
-    return not name.startswith("__") and (value is None or isinstance(value, (int, float, torch.Tensor, dict, *_LISTS)))
+    return not name.startswith("__") and (value is None or issubclass(type(value), (*_NUMBERS, torch.Tensor, dict, *_LISTS)))
 
 
 def _differing(before: dict, now: dict) -> list:
@@ -202,7 +205,7 @@ def _differing(before: dict, now: dict) -> list:
 
 
 def _same(a: object, b: object) -> bool:
-    return a is b or (isinstance(a, (int, float, str, bytes)) and type(a) is type(b) and a == b)
+    return a is b or (type(a) is type(b) and type(a) in (*_NUMBERS, str, bytes) and a == b)
 
 
 def _root(kind: type) -> str:

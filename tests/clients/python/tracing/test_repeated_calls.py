@@ -1,5 +1,6 @@
 """What forward leaves behind in Python is refused where later calls compute with it, and only there."""
 
+import collections
 import functools
 import random
 import time
@@ -176,6 +177,29 @@ def remembering(module, x):
     return x * scales(x.shape[1])
 
 
+class MadeWhenAsked(collections.OrderedDict):
+    def __getitem__(self, name):
+        return super().__getitem__(name)()
+
+    def get(self, name):
+        return self[name]
+
+
+activations = MadeWhenAsked(relu=nn.ReLU, broken=lambda: 1 / 0)
+
+
+def looking_up(module, x):
+    return activations["relu"](x)
+
+
+def hooking_once(module, x):
+    """As models of transformers do that can return inner values."""
+    if not module.table.get("hooked"):
+        module.second.register_forward_hook(lambda layer, inputs, output: output * 2)
+        module.table["hooked"] = True
+    return x
+
+
 def last_activation(module, x):
     """For someone who looks at it after the step."""
     module.seen[:] = [x.detach()]
@@ -183,7 +207,9 @@ def last_activation(module, x):
 
 
 @pytest.mark.parametrize(
-    "step", [logging, filling_a_table, filling_an_attribute, remembering, last_activation], ids=lambda step: step.__name__
+    "step",
+    [logging, filling_a_table, filling_an_attribute, remembering, looking_up, hooking_once, last_activation],
+    ids=lambda step: step.__name__,
 )
 def test_what_changes_no_result_may_stay(step, tmp_path):
     model = Body(step)

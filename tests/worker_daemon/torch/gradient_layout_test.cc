@@ -19,9 +19,9 @@ Came Send(const at::Tensor& gradient, bool keep) {
   const at::Tensor result = (x * 2).transpose(1, 2);
   Came came;
   if (keep) KeepGradientLayout(result);
-  result.register_hook([&came](const at::Tensor& gradient) {
-    came.strides = gradient.strides().vec();
-    return gradient;
+  result.register_hook([&came](const at::Tensor& sent) {
+    came.strides = sent.strides().vec();
+    return sent;
   });
   result.backward(gradient);
   came.gradient = x.grad();

@@ -21,6 +21,13 @@ bool IsNorm(std::string_view name) {
                         "native_group_norm", "batch_norm"});
 }
 
+// Whether a tensor has fewer elements than another. By one number of samples for all, so that bytes
+// stay polynomials in their number: a row is as large as a batch of one.
+bool IsSmaller(const TensorMeta& tensor, const TensorMeta& than) {
+  constexpr int64_t kSeveral = 3;
+  return tensor.Elements(kSeveral) < than.Elements(kSeveral);
+}
+
 bool Flows(const Graph& graph, ValueRef value) {
   return graph.needs_backward(value.node) && IsFloating(graph.meta(value).dtype);
 }
@@ -62,12 +69,14 @@ void TakeApart(const Graph& graph, NodeId id, const TypedSizes& sizes, int64_t s
   const auto values = graph.Values(id);
   if (values.empty() || !Flows(graph, values.front())) return;
   const double operand = sizes.Result(values.front(), samples);
+  const TensorMeta& from = graph.meta(values.front());
+  const TensorMeta& to = graph.node(id).outputs[0];
   if (IsOneOf(name, {"unbind", "split", "chunk", "split_with_sizes", "tensor_split"})) {
     input.Add(result + operand);
-  } else if (IsOneOf(name, {"select", "slice", "narrow", "diagonal"}) && operand > result) {
+  } else if (IsOneOf(name, {"select", "slice", "narrow", "diagonal"}) && IsSmaller(to, from)) {
     input.Add(operand);     // Zeros.
     input.Add(2 * result);  // What goes between them.
-  } else if (result > operand) {
+  } else if (IsSmaller(from, to)) {
     input.Add(result + operand);  // Expanded: a sum.
   }
 }
@@ -99,15 +108,11 @@ void DifferentiateOperands(const Graph& graph, NodeId id, const TypedSizes& size
   const Node& node = graph.node(id);
   const std::string_view name = AtenName(node.target);
   const bool passes = PassesGradientOn(node);
-  int64_t elements = 0;
-  for (const TensorMeta& output : node.outputs) {
-    elements = std::max(elements, output.Elements(samples));
-  }
   bool first = true;
   for (const ValueRef& value : graph.Values(id)) {
     if (!Flows(graph, value)) continue;
     const double own = sizes.Result(value, samples);
-    const bool broadcast = name == "add" && graph.meta(value).Elements(samples) < elements;
+    const bool broadcast = name == "add" && IsSmaller(graph.meta(value), node.outputs[0]);
     if (broadcast) {
       input.Add(gradient + own);
     } else if (!passes) {

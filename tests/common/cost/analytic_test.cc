@@ -323,16 +323,43 @@ TEST(Analytic, HugeSizesSaturate) {
   EXPECT_GT(costs->Time(NodeOf(y), kKind, most).backward, 0);
 }
 
+// One sample of a batch is as large as a row that is added to all of them.
+TEST(Analytic, WhatIsBroadcastOverSamplesTakesNoNegativeTime) {
+  GraphBuilder builder("rows");
+  const Argument x = builder.Linear(builder.Feature("x", {64}), 64, 64);
+  const Argument row = builder.AddWith("aten.mul.Tensor", {builder.Weight("r", {64}), Number(2)},
+                                       {testing::Fixed({64})});
+  const Argument sum = builder.Add("aten.add.Tensor", {x, row}, {64});
+  const Argument wide = builder.Add("aten.expand.default", {row, Number(-1)}, {64});
+  const Argument all = builder.Add("aten.mul.Tensor", {sum, wide}, {64});
+  builder.Loss(all, {64});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  DeviceKind kind = kKind;
+  kind.adds_gradients = true;
+  for (const Argument& value : {row, sum, wide, all}) {
+    OperatorTime before;
+    for (int64_t samples = 1; samples <= 4096; samples *= 2) {
+      const OperatorTime time = costs->Time(NodeOf(value), kind, samples);
+      EXPECT_GE(time.backward_input, before.backward_input);
+      EXPECT_GE(time.backward_weight, before.backward_weight);
+      before = time;
+    }
+  }
+}
+
 TEST(Analytic, TimesOfRandomGraphsAreSane) {
   Rng rng(9);
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 100; ++i) {
     const Graph graph = RandomGraph(rng, 30);
+    DeviceKind kind = kKind;
+    kind.adds_gradients = i % 2 == 1;
     const auto costs = MakeAnalyticCostModel(graph);
     for (int32_t v = 0; v < graph.size(); ++v) {
       const NodeId id(v);
       OperatorTime before;
       for (int64_t samples = 0; samples <= 8; ++samples) {
-        const OperatorTime time = costs->Time(id, kKind, samples);
+        const OperatorTime time = costs->Time(id, kind, samples);
         ASSERT_GE(time.forward, before.forward) << "more samples never take less";
         ASSERT_GE(time.backward, before.backward);
         ASSERT_EQ(time.backward, time.backward_input + time.backward_weight);

@@ -98,14 +98,6 @@ def test_workers_without_work_are_heard_of_while_their_clocks_are_set(system):
     assert "worker_lost" not in system.log("planner")
 
 
-def test_a_worker_comes_back_to_its_planner_although_its_clock_was_set_back(system):
-    system.stop(system.planner, signal.SIGKILL)
-    time.sleep(7)  # It asks every five seconds by then.
-    system.set_workers(-HOUR)
-    system.start_planner()
-    wait_for(lambda: system.connected() == ["w0", "w1"], "the workers", patience=30)
-
-
 def test_what_is_shown_is_the_clock_s_time(system):
     system.clock("planner").set(5 * HOUR)
     time.sleep(2)

@@ -41,7 +41,6 @@ PlannerLink::PlannerLink(std::string address, const std::shared_ptr<grpc::Channe
     : address_(std::move(address)),
       outbox_(outbox),
       callbacks_(std::move(callbacks)),
-      channel_(channel),
       stub_(v1::WorkerService::NewStub(channel)),
       heartbeat_interval_ns_(absl::ToInt64Nanoseconds(kDefaultHeartbeat)) {
   thread_ = std::thread([this] { Run(); });
@@ -73,9 +72,6 @@ void PlannerLink::Run() {
         absl::StrCat("planner at ", address_, ": ", status.error_message(), "; trying again"));
     AwaitFor(mutex_, absl::Condition(&stopping_), retry);
     if (stopping_) return;
-    // The channel's own pause is no longer than that, unless somebody sets the machine's clock
-    // back.
-    if (retry == kLongestRetry) grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
     retry = std::min(retry * 2, kLongestRetry);
   }
 }

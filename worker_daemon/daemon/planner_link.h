@@ -50,7 +50,6 @@ class PlannerLink {
   const std::string address_;
   Outbox* const outbox_;
   const Callbacks callbacks_;
-  const std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   std::atomic<int64_t> heartbeat_interval_ns_;
   absl::Mutex mutex_;

@@ -95,7 +95,6 @@ bool AwaitFor(absl::Mutex& mutex, const absl::Condition& condition, absl::Durati
     return true;
   }
   if (condition.Eval()) return true;
-  if (patience <= absl::ZeroDuration()) return false;
   const Clock::time_point time =
       Clock::now() + absl::ToChronoNanoseconds(std::min(patience, kLongest));
   Alarm::Waiter waiter{&mutex};

@@ -5,6 +5,10 @@ plan runs as a job before and as one after its model's operators are measured; a
 known then, and its measured time is the median of its steps. The error of a prediction is against the job's own
 measurement, so that a change of the machine's speed between the two meets each of them alone.
 
+All of it is done in several rounds, each with a planner and workers that have measured nothing yet: on a virtual machine the
+same product may take twice as long a minute later, in a profile as in a job. Of a plan's predictions, and of its
+measurements, the median of the rounds counts.
+
 With `--ranking N`, N random plans of each model are run instead, after its operators are measured: are those that are
 predicted to be faster the faster ones?
 """
@@ -201,7 +205,7 @@ class Model:
         for left in json.loads(done.stdout)["unmeasured"]:
             print(f"{self.stem.name}: {left['node']} was not measured: {left['reason']}", file=sys.stderr)
 
-    def times(self) -> list[tuple]:
+    def times(self) -> list[tuple[float, float]]:
         """(predicted, measured) by plan."""
         jobs = [run(self.system, self.stem, each, self.mini_batch, self.steps) for each in self.plans]
         return [(job["predicted_step_seconds"], job["median_step_seconds"]) for job in jobs]
@@ -212,7 +216,7 @@ def report(name: str, rows: list[tuple]) -> None:
     by_analytic, by_profile = (max(error(row[i], row[i + 1]) for row in rows) for i in (0, 2))
     order = [spearman([row[i] for row in rows], [row[i + 1] for row in rows]) for i in (0, 2)]
     print(f"| {name} | {cells[0]} | {cells[2]} | {cells[3]} | {by_analytic:.0%} | {by_profile:.0%} | "
-          f"{order[0]:.2f}, {order[1]:.2f} |", flush=True)  # fmt: skip
+          f"{order[0]:.2f}, {order[1]:.2f} |")  # fmt: skip
 
 
 def summary(rows: list[tuple]) -> None:
@@ -222,51 +226,73 @@ def summary(rows: list[tuple]) -> None:
               f"of {len(errors)} plans")  # fmt: skip
 
 
-def ranking(chosen: dict) -> None:
+def medians(rounds: list[list[tuple]]) -> list[tuple]:
+    """By plan, each figure's median."""
+    return [tuple(map(statistics.median, zip(*of_plan, strict=True))) for of_plan in zip(*rounds, strict=True)]
+
+
+def ranking(rounds: dict[str, list]) -> None:
     print("Random plans of a model: least and largest step times, in ms, predicted and measured, the rank correlation of "
           "the two, and the error.\n")  # fmt: skip
     print("| model | plans | predicted | measured | rank correlation | median error | worst |")
     print("|---|---|---|---|---|---|---|")
-    for name, model in chosen.items():
-        model.profile(model.mini_batch)
-        predicted, measured = zip(*model.times(), strict=True)
+    for name, of_model in rounds.items():
+        predicted, measured = zip(*medians(of_model), strict=True)
         errors = [error(*pair) for pair in zip(predicted, measured, strict=True)]
         ranges = [f"{min(times) * 1e3:.2f} to {max(times) * 1e3:.2f}" for times in (predicted, measured)]
         print(f"| {name} | {len(errors)} | {ranges[0]} | {ranges[1]} | {spearman(predicted, measured):.3f} | "
-              f"{statistics.median(errors):.1%} | {max(errors):.1%} |", flush=True)  # fmt: skip
+              f"{statistics.median(errors):.1%} | {max(errors):.1%} |")  # fmt: skip
 
 
-def accuracy(chosen: dict) -> None:
+def accuracy(rounds: dict[str, list]) -> None:
     print("Step times of plans with 1, 2, ... stages, in ms; errors are the worst of a model's plans; the last column is "
           "the rank correlation over them, analytic and profiled.\n")  # fmt: skip
     print("| model | analytic | profiled | measured | analytic error | profiled error | order |")
     print("|---|---|---|---|---|---|---|")
-    rows: list[tuple] = []
-    # Models share operators, so that none may be measured before all jobs without measurements have run.
-    analytic = {name: model.times() for name, model in chosen.items()}
-    for name, model in chosen.items():
-        model.profile(model.micro_batch)
-        of_model = [before + after for before, after in zip(analytic[name], model.times(), strict=True)]
+    rows = {name: medians(of_model) for name, of_model in rounds.items()}
+    for name, of_model in rows.items():
         report(name, of_model)
-        rows += of_model
     print()
-    summary(rows)
+    summary([row for of_model in rows.values() for row in of_model])
+    if all(len(of_model) > 1 for of_model in rows.values()):
+        for what, several in (("one stage", False), ("several stages", True)):
+            print(f"\n{what}:")
+            summary([row for of_model in rows.values() for row in (of_model[1:] if several else of_model[:1])])
+
+
+def a_round(options) -> dict[str, list[tuple]]:
+    """By model and plan: predicted and measured seconds, and both once more after the model was profiled; the last two
+    alone where plans are ranked."""
+    with Processes(workers=2, measured=True) as system:
+        chosen = {name: Model(system, name, *of, options) for name, of in models().items()
+                  if not options.only or name in options.only}  # fmt: skip
+        # The links were probed while the models were exported, which takes a core.
+        system.json("topology", "measure")
+        # Models share operators, so that none may be measured before all jobs without measurements have run.
+        before = {name: [] if options.ranking else model.times() for name, model in chosen.items()}
+        found = {}
+        for name, model in chosen.items():
+            model.profile(model.mini_batch if options.ranking else model.micro_batch)
+            after = model.times()
+            found[name] = after if options.ranking else [a + b for a, b in zip(before[name], after, strict=True)]
+            print(f"{name}: {[tuple(round(1e3 * each, 2) for each in row) for row in found[name]]}", file=sys.stderr)
+        return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stages", type=int, default=4, help="at most, of a plan")
     parser.add_argument("--steps", type=int, default=20, help="of a job")
+    parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken")
     parser.add_argument("--only", nargs="*", help="names of models")
     parser.add_argument("--ranking", type=int, default=0, metavar="N", help="random plans of each model")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with Processes(workers=2) as system:
-        chosen = {name: Model(system, name, *of, options) for name, of in models().items()
-                  if not options.only or name in options.only}  # fmt: skip
-        # The links were probed while the models were exported, which takes a core.
-        system.json("topology", "measure")
-        (ranking if options.ranking else accuracy)(chosen)
+    rounds: dict[str, list] = {}
+    for _ in range(options.rounds):
+        for name, of_model in a_round(options).items():
+            rounds.setdefault(name, []).append(of_model)
+    (ranking if options.ranking else accuracy)(rounds)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,12 @@ from suites import hung_test, run_suite
 from training import Setting, Shape, Trained, Training, as_fast, same_losses
 
 PROGRAMS = ("stagewright-planner", "stagewright-worker", "stagewright", "job_bench", "engine_bench")
-DEVICE_SUITES = ("cuda_runtime_test", "device_cuda_clock_test", "executor_accelerator_test_gpu")
+DEVICE_SUITES = (
+    "cuda_runtime_test",
+    "device_cuda_clock_test",
+    "executor_accelerator_test_gpu",
+    "torch_attention_test_gpu",
+)
 NCCL_SUITES = ("transport_conformance_test_gpu", "all_reduce_test_gpu")
 ENGINE_NCCL_SUITES = ("executor_accelerator_memory_test_gpu",)
 PROCESS_SUITES = ("transport_process_test_gpu",)

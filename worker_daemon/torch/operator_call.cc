@@ -196,7 +196,7 @@ absl::Status OperatorCall::Run(int64_t samples, const TensorSource& tensors,
     }
   }
   if (KindOfTarget(node_->target) == AtenKind::kAttention && outputs.size() > first &&
-      outputs[first].is_cuda())
+      !outputs[first].is_cpu())
     KeepGradientLayout(outputs[first]);
   const std::vector<TensorMeta>& expected = node_->outputs;
   if (outputs.size() - first != expected.size()) {

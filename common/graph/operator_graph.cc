@@ -17,6 +17,7 @@
 
 #include "common/base/check.h"
 #include "common/graph/aten.h"
+#include "common/graph/coarsening/set_aside.h"
 
 namespace stagewright {
 namespace {
@@ -29,20 +30,6 @@ constexpr double kSmallShare = 0.65;
 // layers becomes many operators, not one.
 constexpr double kCollected = 0.5;
 
-// Loss, prediction or new state.
-bool IsResult(const Graph& graph, int32_t v) {
-  const auto updates = graph.state_updates();
-  return (graph.loss() && graph.loss()->node == NodeId(v)) ||
-         (graph.prediction() && graph.prediction()->node == NodeId(v)) ||
-         std::any_of(updates.begin(), updates.end(),
-                     [&](const StateUpdate& update) { return update.value.node == NodeId(v); });
-}
-
-bool ReadsState(const Graph& graph, NodeId id) {
-  return std::any_of(graph.Parameters(id).begin(), graph.Parameters(id).end(),
-                     [&](ParameterId p) { return graph.is_state(p); });
-}
-
 // Mean weight of the nodes that read a parameter; of all nodes if none does.
 double MeanParametrisedWeight(const Graph& graph, const std::vector<double>& weight) {
   double sum = 0;
@@ -54,34 +41,6 @@ double MeanParametrisedWeight(const Graph& graph, const std::vector<double>& wei
   }
   if (count > 0) return sum / count;
   return std::accumulate(weight.begin(), weight.end(), 0.0) / static_cast<double>(weight.size());
-}
-
-// Nodes that each reader may compute for itself: no trainable parameter and no operator outside
-// this set in their past, and constant or else cheap.
-std::vector<bool> SetAside(const Graph& graph, const std::vector<double>& weight, double light) {
-  std::vector<bool> aside(graph.size(), false);
-  std::vector<bool> constant(graph.size(), false);
-  bool any_left = false;
-  for (int32_t v : graph.dag().order()) {
-    const NodeId id(v);
-    const Node& node = graph.node(id);
-    const auto before = graph.dag().Predecessors(v);
-    const bool free_of_training =
-        !node.cost && !node.batch_dependent && !IsResult(graph, v) && !graph.needs_backward(id) &&
-        !ReadsState(graph, id) && graph.Totals(id).empty() &&
-        std::none_of(graph.Parameters(id).begin(), graph.Parameters(id).end(),
-                     [&](ParameterId p) { return graph.parameter(p).trainable; });
-    constant[v] = free_of_training && graph.Inputs(id).empty() &&
-                  std::all_of(before.begin(), before.end(), [&](int32_t u) { return constant[u]; });
-    const AtenKind kind = KindOfTarget(node.target);
-    const bool cheap = kind == AtenKind::kView || (weight[v] <= light && !IsMatmulLike(kind));
-    aside[v] = constant[v] ||
-               (free_of_training && graph.Parameters(id).empty() && cheap &&
-                std::all_of(before.begin(), before.end(), [&](int32_t u) { return aside[u]; }));
-    any_left = any_left || !aside[v];
-  }
-  if (!any_left) aside.assign(graph.size(), false);
-  return aside;
 }
 
 // Strongly connected components by Tarjan's algorithm without recursion; the label of each vertex.
@@ -518,23 +477,7 @@ OperatorGraph United(const Graph& graph, const OperatorGraph& operators,
 
 std::vector<NodeId> ReplicatedInto(const Graph& graph, const OperatorGraph& operators,
                                    const std::vector<NodeId>& nodes) {
-  if (operators.replicated().empty()) return {};
-  std::vector<bool> wanted(graph.size(), false);
-  std::vector<NodeId> open = nodes;
-  while (!open.empty()) {
-    const NodeId id = open.back();
-    open.pop_back();
-    for (int32_t u : graph.dag().Predecessors(id.value())) {
-      if (operators.owner(NodeId(u)).valid() || wanted[u]) continue;
-      wanted[u] = true;
-      open.push_back(NodeId(u));
-    }
-  }
-  std::vector<NodeId> result;
-  for (NodeId id : operators.replicated()) {
-    if (wanted[id.index()]) result.push_back(id);
-  }
-  return result;
+  return SharedInto(graph, operators.replicated(), nodes);
 }
 
 }  // namespace stagewright

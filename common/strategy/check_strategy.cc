@@ -27,7 +27,7 @@ std::string Quoted(const Graph& graph, NodeId node) {
 }
 
 // Node and device ids exist, so that everything after may index with them.
-absl::Status CheckIds(const Graph& graph, const Cluster& cluster, const Strategy& strategy) {
+absl::Status CheckIds(const Graph& graph, int32_t devices, const Strategy& strategy) {
   if (strategy.stages.empty()) return Broken("stages: there is none");
   for (size_t s = 0; s < strategy.stages.size(); ++s) {
     const Stage& stage = strategy.stages[s];
@@ -38,7 +38,7 @@ absl::Status CheckIds(const Graph& graph, const Cluster& cluster, const Strategy
       }
     }
     for (DeviceId device : stage.devices) {
-      if (!device.valid() || device.value() >= cluster.size())
+      if (!device.valid() || device.value() >= devices)
         return Broken("stage ", s, ": device ", device.value(), " does not exist");
     }
   }
@@ -222,7 +222,8 @@ absl::Status CheckEdges(const Graph& graph, const Strategy& strategy) {
 }
 
 // C3: every stage has devices, each once. Stages may share a device and devices may stay idle.
-absl::Status CheckDevices(const Cluster& cluster, const Strategy& strategy) {
+// Without a cluster they have no names.
+absl::Status CheckDevices(const Cluster* cluster, const Strategy& strategy) {
   for (size_t s = 0; s < strategy.stages.size(); ++s) {
     const Stage& stage = strategy.stages[s];
     if (stage.devices.empty()) return Broken("C3: stage ", s, " has no device");
@@ -230,8 +231,9 @@ absl::Status CheckDevices(const Cluster& cluster, const Strategy& strategy) {
     std::sort(devices.begin(), devices.end());
     const auto twice = std::adjacent_find(devices.begin(), devices.end());
     if (twice != devices.end()) {
-      return Broken("C3: stage ", s, " lists device ", twice->value(), " \"",
-                    cluster.device(*twice).name, "\" twice");
+      const std::string name =
+          cluster == nullptr ? "" : absl::StrCat(" \"", cluster->device(*twice).name, "\"");
+      return Broken("C3: stage ", s, " lists device ", twice->value(), name, " twice");
     }
     if (static_cast<int64_t>(devices.size()) > stage.micro_batch) {
       return Broken("C3: stage ", s, " has ", devices.size(), " devices for micro-batches of ",
@@ -376,10 +378,9 @@ absl::Status CheckSize(const Strategy& strategy) {
                 " pieces in all stages and edges; a larger micro-batch makes it shorter");
 }
 
-}  // namespace
-
-absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Strategy& strategy) {
-  RETURN_IF_ERROR(CheckIds(graph, cluster, strategy));
+absl::Status CheckOn(const Cluster* cluster, int32_t devices, const Graph& graph,
+                     const Strategy& strategy) {
+  RETURN_IF_ERROR(CheckIds(graph, devices, strategy));
   RETURN_IF_ERROR(CheckSchedules(strategy));
   RETURN_IF_ERROR(CheckSize(strategy));
   RETURN_IF_ERROR(CheckDevices(cluster, strategy));
@@ -390,6 +391,16 @@ absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Str
   RETURN_IF_ERROR(CheckStageOrder(graph, strategy));
   RETURN_IF_ERROR(CheckOrders(graph, strategy));
   return CheckEdges(graph, strategy);
+}
+
+}  // namespace
+
+absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Strategy& strategy) {
+  return CheckOn(&cluster, cluster.size(), graph, strategy);
+}
+
+absl::Status CheckStrategy(const Graph& graph, int32_t devices, const Strategy& strategy) {
+  return CheckOn(nullptr, devices, graph, strategy);
 }
 
 }  // namespace stagewright

@@ -20,4 +20,7 @@ inline constexpr int64_t kMostPieces = int64_t{1} << 22;
 // and a device may stay idle.
 absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Strategy& strategy);
 
+// The same before there is a cluster: devices are numbers below `devices`.
+absl::Status CheckStrategy(const Graph& graph, int32_t devices, const Strategy& strategy);
+
 }  // namespace stagewright

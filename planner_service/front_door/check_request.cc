@@ -5,15 +5,18 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/error_details.h"
 #include "common/training/autocast.h"
 #include "common/training/optimizer_spec.h"
 
 namespace stagewright {
 namespace {
 
+// "FIELD: what is wrong with it"
 template <typename... Args>
 absl::Status Invalid(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
+  const std::string message = absl::StrCat(args...);
+  return WithField(absl::InvalidArgumentError(message), message.substr(0, message.find(':')));
 }
 
 const char* PolicyName(RecomputePolicy policy) {
@@ -115,16 +118,16 @@ std::string BrokenPromise(const PlanRequest& request, const std::string& planner
 
 }  // namespace
 
+absl::Status CheckMiniBatch(int64_t samples) {
+  if (samples < 1) return Invalid("mini_batch: must be at least 1 sample, is ", samples);
+  if (samples <= kMostMiniBatch) return absl::OkStatus();
+  return Invalid("mini_batch: must be at most ", kMostMiniBatch, " samples, is ", samples);
+}
+
 absl::Status CheckProblem(const PlanRequest& request) {
   if (request.graph == nullptr) return Invalid("graph: missing");
   if (request.cluster == nullptr) return Invalid("cluster: missing");
-  if (request.mini_batch < 1) {
-    return Invalid("mini_batch: must be at least 1 sample, is ", request.mini_batch);
-  }
-  if (request.mini_batch > kMostMiniBatch) {
-    return Invalid("mini_batch: must be at most ", kMostMiniBatch, " samples, is ",
-                   request.mini_batch);
-  }
+  RETURN_IF_ERROR(CheckMiniBatch(request.mini_batch));
   if (IsMixed(request.precision) && !request.graph->executable()) {
     return Invalid("precision: times of the graph were measured, in the precision of then; ",
                    "leave it at \"graph\"");
@@ -162,7 +165,8 @@ absl::Status CheckOptions(const PlanRequest& request) {
     return Invalid("options.max_loops: must not be negative, is ", options.max_loops);
   }
   if (!options.try_splits && !options.splits.empty()) {
-    return Invalid("options.split_operators: names operators to cut and forbids it");
+    return WithField(Invalid("options.split_operators: names operators to cut and forbids it"),
+                     "options.splits");
   }
   if (options.vertical_sync && !options.asynchronous) {
     return Invalid("options.vertical_sync: needs options.asynchronous; in synchronous schedules ",

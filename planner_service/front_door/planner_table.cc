@@ -8,6 +8,7 @@
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/gpipe.h"
 #include "planner_service/planners/baselines/manual.h"
+#include "planner_service/planners/baselines/manual_plan.h"
 #include "planner_service/planners/dapple/dapple.h"
 #include "planner_service/planners/drl_pp/on_demand.h"
 #include "planner_service/planners/exact/exact.h"
@@ -47,6 +48,10 @@ constexpr RegisteredPlanner kOnRequest[] = {
 std::span<const RegisteredPlanner> RegisteredPlanners() { return kPlanners; }
 
 std::span<const RegisteredPlanner> PlannersOnRequest() { return kOnRequest; }
+
+absl::StatusOr<Strategy> ReadManualPlan(const Problem& problem, const std::string& text) {
+  return ParseManualPlan(problem, text);
+}
 
 absl::StatusOr<std::unique_ptr<Planner>> MakePlanner(const std::string& name) {
   std::vector<const char*> known;

@@ -32,6 +32,10 @@ std::span<const RegisteredPlanner> RegisteredPlanners();
 // minutes and needs LibTorch; manual reads a plan instead of searching for one.
 std::span<const RegisteredPlanner> PlannersOnRequest();
 
+// What the planner "manual" reads, also before there are devices: ParseManualPlan
+// (planners/baselines/manual_plan.h).
+absl::StatusOr<Strategy> ReadManualPlan(const Problem& problem, const std::string& text);
+
 // NOT_FOUND lists the known names.
 absl::StatusOr<std::unique_ptr<Planner>> MakePlanner(const std::string& name);
 

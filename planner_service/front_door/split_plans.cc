@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/error_details.h"
 #include "common/cost/node_weights.h"
 #include "common/rewrite/operator_cut.h"
 #include "common/rewrite/split_operators.h"
@@ -319,16 +320,19 @@ class SplitSearch {
 
 absl::StatusOr<std::shared_ptr<const SplitGraphs>> SplitGraphsOf(
     const PlanRequest& request, const std::vector<OperatorSplit>& splits) {
+  const auto wrong = [](const absl::Status& status) {
+    return WithField(Annotate(status, "options.split_operators"), "options.splits");
+  };
   if (request.costs != nullptr) {
-    return absl::InvalidArgumentError(
-        "options.split_operators: the costs given are those of the operators as they are");
+    return wrong(
+        absl::InvalidArgumentError("the costs given are those of the operators as they are"));
   }
   auto graph = SplitOperators(*request.graph, splits);
-  if (!graph.ok()) return Annotate(graph.status(), "options.split_operators");
+  if (!graph.ok()) return wrong(graph.status());
   std::vector<Graph> lengths;
   if (request.lengths != nullptr) {
     auto split = SplitOperators(*request.lengths, splits);
-    if (!split.ok()) return Annotate(split.status(), "options.split_operators");
+    if (!split.ok()) return wrong(split.status());
     lengths = *std::move(split);
   }
   return std::make_shared<const SplitGraphs>(SplitGraphs{*std::move(graph), std::move(lengths)});

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/artifacts/artifact_name.h"
+#include "common/base/error_details.h"
 #include "common/training/field_check.h"
+#include "planner_service/front_door/check_unplaced.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/jobs/job_plan.h"
 
@@ -23,12 +28,6 @@ absl::Status CheckData(const JobRequest& request) {
     return Invalid("graph",
                    "cannot be trained: it carries costs without arguments, or has no loss");
   }
-  if (!request.lengths->empty() && request.asynchronous()) {
-    return Invalid(
-        "graph.lengths",
-        "cannot be trained by an asynchronous plan, in which the passes of several steps "
-        "run beside each other");
-  }
   if (request.weights_path.empty()) return Invalid("weights_path", "is not set");
   if (IsArtifactName(request.weights_path)) {
     const absl::Status name = CheckArtifactName(request.weights_path);
@@ -42,12 +41,19 @@ absl::Status CheckData(const JobRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRecords(const JobRequest& request) {
+absl::Status CheckLengths(const JobRequest& request, bool asynchronous) {
+  if (request.lengths->empty() || !asynchronous) return absl::OkStatus();
+  return Invalid("graph.lengths",
+                 "cannot be trained by an asynchronous plan, in which the passes of several steps "
+                 "run beside each other");
+}
+
+absl::Status CheckRecords(const JobRequest& request, bool asynchronous) {
   const RecordsRequest& records = request.records;
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "records.steps", records.steps));
   if (records.steps == 0 && !records.compare_with.empty())
     return Invalid("records.compare_with", "needs spec.records.steps");
-  if (records.steps > 0 && request.asynchronous()) {
+  if (records.steps > 0 && asynchronous) {
     return Invalid("records",
                    "cannot be kept of an asynchronous plan: it updates with gradients of older "
                    "weights, so its steps are not those of a single device");
@@ -62,6 +68,31 @@ absl::Status CheckPlanner(const std::string& planner) {
                   [&](const PlannerInfo& info) { return info.name == planner; }))
     return absl::OkStatus();
   return Invalid("planner", "\"", planner, "\" is not known");
+}
+
+// What the front door calls a question's fields, as they are called in a job's.
+std::string InSpec(absl::string_view field) {
+  return absl::StrCat(kSpec, absl::StartsWith(field, "options.") ? "plan_" : "", field);
+}
+
+// How it is to be planned, or by which plan, as far as that can be told without devices, and
+// whether that will be asynchronous.
+absl::StatusOr<bool> CheckPlan(const JobRequest& request) {
+  PlanRequest question;
+  question.graph = request.graph.get();
+  question.lengths = request.lengths.get();
+  question.planner = request.planner;
+  question.mini_batch = request.mini_batch;
+  question.optimizer = request.training.optimizer.kind;
+  question.precision = request.training.precision;
+  question.options = request.options;
+  const Strategy* given = request.strategy.has_value() ? &*request.strategy : nullptr;
+  const absl::StatusOr<bool> asynchronous = CheckUnplaced(question, given, request.num_devices);
+  if (asynchronous.ok()) return asynchronous;
+  const absl::Status& wrong = asynchronous.status();
+  const std::string message =
+      InSpec(absl::StrReplaceAll(wrong.message(), {{" options.", " spec.plan_options."}}));
+  return WithField(absl::InvalidArgumentError(message), InSpec(DetailsOf(wrong).field));
 }
 
 }  // namespace
@@ -84,16 +115,15 @@ absl::Status Check(const JobRequest& request) {
     return WrongNumber(request);
   if (request.step_timeout < absl::ZeroDuration())
     return Invalid("step_timeout_ns", "must not be negative");
-  RETURN_IF_ERROR(Check(
-      request.training,
-      {*request.graph, request.asynchronous(), !request.evaluation_data_path.empty()}, kSpec));
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "max_restarts", int64_t{request.max_restarts}));
   if (request.priority < -kMostPriority || request.priority > kMostPriority)
     return Invalid("priority", "must be from -", kMostPriority, " to ", kMostPriority);
-  if (request.options.vertical_sync && !request.options.asynchronous)
-    return Invalid("plan_options.vertical_sync", "needs spec.plan_options.asynchronous");
-  RETURN_IF_ERROR(CheckRecords(request));
-  return CheckPlanner(request.planner);
+  RETURN_IF_ERROR(CheckPlanner(request.planner));
+  ASSIGN_OR_RETURN(const bool asynchronous, CheckPlan(request));
+  RETURN_IF_ERROR(CheckLengths(request, asynchronous));
+  RETURN_IF_ERROR(CheckRecords(request, asynchronous));
+  return Check(request.training,
+               {*request.graph, asynchronous, !request.evaluation_data_path.empty()}, kSpec);
 }
 
 }  // namespace stagewright

@@ -66,14 +66,11 @@ struct JobRequest {
   int32_t priority = 0;
   bool preemptible = false;  // For jobs of higher priority.
   RecordsRequest records;
-
-  bool asynchronous() const {
-    return options.asynchronous || (strategy.has_value() && strategy->asynchronous);
-  }
 };
 
 // INVALID_ARGUMENT names the field, as the wire calls it and with "spec." before it, and what is
-// wrong with it.
+// wrong with it, also in the plan that a job brings. O(graph and plan): not under a lock, and a
+// plan may be made to take seconds.
 absl::Status Check(const JobRequest& request);
 
 // How many devices its plan says that it is for; 0: it does not.

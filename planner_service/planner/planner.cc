@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/error_details.h"
 #include "common/cost/node_weights.h"
 
 namespace stagewright {
@@ -43,8 +44,9 @@ absl::Status CheckAbilities(const PlanOptions& options, const std::string& plann
                             const PlannerAbilities& abilities) {
   if (planner == kManualPlanner) return absl::OkStatus();
   const auto cannot = [&](const char* option, const char* what) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options.", option, ": planner '", planner, "' ", what));
+    const std::string field = absl::StrCat("options.", option);
+    return WithField(
+        absl::InvalidArgumentError(absl::StrCat(field, ": planner '", planner, "' ", what)), field);
   };
   if (options.asynchronous && !abilities.asynchronous) {
     return cannot("asynchronous", "makes synchronous plans only");

@@ -121,6 +121,12 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   const std::shared_ptr<Queue> queue_;
 };
 
+// Whether it takes more than a look to tell that the job can be planned.
+bool BringsPlan(const v1::JobSpec& spec) {
+  const v1::PlanOptions& options = spec.plan_options();
+  return spec.has_strategy() || !options.manual().empty() || options.splits_size() > 0;
+}
+
 // What the log says of a worker that somebody opens or closes.
 absl::string_view Told(v1::WorkerAvailability availability) {
   switch (availability) {
@@ -156,6 +162,32 @@ absl::Status JobRpc::CheckOwner(const absl::StatusOr<Caller>& caller,
   return MayChangeJob(*caller, job, found.spec().owner(), found.spec().tenant());
 }
 
+absl::Status JobRpc::Submit(const grpc::CallbackServerContext& context, const Caller& caller,
+                            const v1::SubmitJobRequest& request, v1::SubmitJobResponse* response) {
+  v1::JobSpec spec = request.spec();
+  spec.set_owner(caller.user);
+  spec.set_tenant(caller.tenant);
+  const v1::PlanBasis* basis = request.has_plan_basis() ? &request.plan_basis() : nullptr;
+  // A plan that is held to its basis is of these devices and no others.
+  if (basis != nullptr) spec.mutable_plan_options()->clear_found_for();
+  if (request.validate_only()) return jobs_->Validate(spec, request.request_id(), basis);
+  const std::string client = door_->PeerOf(context);
+  auto job = jobs_->Submit(spec, request.request_id(), client, basis);
+  const absl::Status status = job.status();
+  door_->Audit(context, caller, "SubmitJob", job.ok() ? job->name() : spec.display_name(), status);
+  if (job.ok()) {
+    *response->mutable_job() = *std::move(job);
+  } else {
+    Log(LogLevel::kWarning, "submit refused",
+        {{"name", request.spec().display_name()},
+         {"request", request.request_id()},
+         {"client", client},
+         {"code", absl::StatusCodeToString(status.code())},
+         {"why", status.message()}});
+  }
+  return status;
+}
+
 grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context,
                                             const v1::SubmitJobRequest* request,
                                             v1::SubmitJobResponse* response) {
@@ -166,29 +198,16 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
   if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return refuse(limits);
   const auto caller = door_->CallerOf(*context);
   if (!caller.ok()) return refuse(caller.status());
-  v1::JobSpec spec = request->spec();
-  spec.set_owner(caller->user);
-  spec.set_tenant(caller->tenant);
-  const v1::PlanBasis* basis = request->has_plan_basis() ? &request->plan_basis() : nullptr;
-  // A plan that is held to its basis is of these devices and no others.
-  if (basis != nullptr) spec.mutable_plan_options()->clear_found_for();
-  if (request->validate_only())
-    return Done(context, jobs_->Validate(spec, request->request_id(), basis));
-  const std::string client = door_->PeerOf(*context);
-  auto job = jobs_->Submit(spec, request->request_id(), client, basis);
-  const absl::Status status = job.status();
-  door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), status);
-  if (job.ok()) {
-    *response->mutable_job() = *std::move(job);
-  } else {
-    Log(LogLevel::kWarning, "submit refused",
-        {{"name", request->spec().display_name()},
-         {"request", request->request_id()},
-         {"client", client},
-         {"code", absl::StatusCodeToString(status.code())},
-         {"why", status.message()}});
-  }
-  return Done(context, status);
+  if (!BringsPlan(request->spec()))
+    return Done(context, Submit(*context, *caller, *request, response));
+  auto* reactor = context->DefaultReactor();
+  const absl::Status queued = plan_checks_.Submit(
+      [=, this] { reactor->Finish(ToGrpc(Submit(*context, *caller, *request, response))); });
+  if (queued.ok()) return reactor;
+  if (!request->validate_only())
+    door_->Audit(*context, caller, "SubmitJob", request->spec().display_name(), queued);
+  reactor->Finish(ToGrpc(queued));
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,

@@ -1,6 +1,7 @@
 // stagewright.v1.JobService and WorkerService over the job manager and the worker registry.
 #pragma once
 
+#include "planner_service/jobs/planning_pool.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
 #include "planner_service/profiles/profiling.h"
@@ -58,6 +59,9 @@ class JobRpc
 
  private:
   grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const absl::Status& status);
+  // What SubmitJob does for who may.
+  absl::Status Submit(const grpc::CallbackServerContext& context, const Caller& caller,
+                      const v1::SubmitJobRequest& request, v1::SubmitJobResponse* response);
   // A call that would have changed something: it is in the audit log all the same.
   grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const char* call,
                                    absl::string_view what, const absl::Status& why);
@@ -68,7 +72,8 @@ class JobRpc
   OpenStreams* const streams_;
   WatchResponses responses_;
   Door* const door_;
-};
+  // Plans that jobs bring may take seconds to check, and nobody else's call waits for them.
+  PlanningPool plan_checks_{1, 16};
 
 class WorkerRpc : public v1::WorkerService::CallbackService {
  public:

@@ -125,6 +125,18 @@ def test_a_plan_that_names_devices_runs_on_those(system):
     assert 'names the device "w9/cpu0", which no connected worker has' in unknown.stderr
 
 
+def test_a_plan_that_no_devices_could_follow_is_refused_when_it_is_submitted(system):
+    plan, path = json.loads(system.plan_by_hand("chain_f64", 2).read_text()), system.path / "forged.json"
+    plan["stages"][1]["k"] = 0
+    path.write_text(json.dumps(plan))
+    before = system.json("jobs")
+    for more in [], ["--validate-only"]:
+        refused = system.cli(*system.submit_flags("chain_f64", plan=path, out=system.path / "forged"), *more)
+        assert refused.returncode == 1
+        assert "spec.plan_options.manual: stages[1].k is less than 1" in refused.stderr
+    assert system.json("jobs") == before
+
+
 def test_a_plan_found_for_a_preset_runs_on_the_devices_that_are_there(system):
     saved, printed = system.path / "saved.json", system.path / "printed.json"
     command = ("plan", MODELS / "chain_f64.swg", "--local", "--mini-batch", 8, "--planner", "gpipe", "--micro-batch", 4)

@@ -2,6 +2,7 @@
 #include "planner_service/planners/baselines/manual.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/error_details.h"
 #include "planner_service/planners/baselines/manual_plan.h"
 #include "planner_service/search/judge.h"
 
@@ -15,10 +16,6 @@ class ManualPlanner : public Planner {
 
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext&) const override {
-    if (options.manual.empty()) {
-      return absl::InvalidArgumentError(
-          "options.manual: the planner \"manual\" needs a plan (--plan-file)");
-    }
     ASSIGN_OR_RETURN(Strategy strategy, ParseManualPlan(problem, options.manual));
     const absl::StatusOr<Verdict> verdict = VerdictOn(problem, strategy);
     const absl::Status wrong = verdict.ok() ? verdict->rejection : verdict.status();
@@ -30,7 +27,9 @@ class ManualPlanner : public Planner {
     }
     // Whoever wrote the plan has to mend it.
     if (!wrong.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("options.manual: ", wrong.message()));
+      return WithField(
+          absl::InvalidArgumentError(absl::StrCat(kManualField, ": ", wrong.message())),
+          kManualField);
     }
     outcome.termination = Termination::kFeasible;
     outcome.strategy = std::move(strategy);

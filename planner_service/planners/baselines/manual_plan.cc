@@ -1,15 +1,19 @@
 #include "planner_service/planners/baselines/manual_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/error_details.h"
 #include "common/base/json_object.h"
 #include "common/base/one_line.h"
+#include "common/graph/coarsening/set_aside.h"
 #include "common/strategy/in_flight.h"
 #include "common/strategy/orders.h"
 #include "common/strategy/stage_edges.h"
@@ -19,7 +23,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kWhere[] = "options.manual";
 constexpr std::string_view kModule = "module:";
 constexpr std::string_view kRange = "..";
 
@@ -34,9 +37,13 @@ class ManualReader {
     for (int32_t v = 0; v < problem.graph->size(); ++v) {
       nodes_.emplace(problem.graph->node(NodeId(v)).name, v);
     }
-    for (int32_t d = 0; d < problem.cluster->size(); ++d) {
+    for (int32_t d = 0; placed() && d < problem.cluster->size(); ++d) {
       devices_.emplace(problem.cluster->device(DeviceId(d)).name, d);
     }
+    shared_ = problem.operators == nullptr ? MayBeSetAside(*problem.graph)
+                                           : problem.operators->replicated();
+    is_shared_.assign(problem.graph->size(), false);
+    for (NodeId node : shared_) is_shared_[node.index()] = true;
     const std::vector<int32_t>& order = problem.graph->dag().order();
     rank_.resize(order.size());
     for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
@@ -66,6 +73,7 @@ class ManualReader {
     Finish();
     ReadOrders();
     RETURN_IF_ERROR(error_);
+    NumberFromZero();
     return std::move(strategy_);
   }
 
@@ -124,21 +132,42 @@ class ManualReader {
     strategy_.stages.push_back(std::move(stage));
   }
 
+  // Whether it is known which devices there are.
+  bool placed() const { return problem_.cluster != nullptr; }
+
+  // What stands for a name where that is not known.
+  int32_t NumberOf(const std::string& name) {
+    const auto next = static_cast<int32_t>(Cluster::kMostDevices + devices_.size());
+    return devices_.emplace(name, next).first->second;
+  }
+
   DeviceId ReadDevice(const Json& json, const std::string& key, JsonObject& object) {
     if (json.is_number_integer()) {
       const int64_t number = json.get<int64_t>();
-      if (number >= 0 && number < problem_.cluster->size()) return DeviceId(number);
-      object.Fail(key, absl::StrCat("is ", number, "; the cluster has devices 0 to ",
-                                    problem_.cluster->size() - 1));
+      const int64_t most = placed() ? problem_.cluster->size() : Cluster::kMostDevices;
+      numbered_ = true;
+      if (number >= 0 && number < most) return DeviceId(number);
+      object.Fail(key, absl::StrCat("is ", number,
+                                    placed() ? "; the cluster has" : "; the largest clusters have",
+                                    " devices 0 to ", most - 1));
       return DeviceId(0);
     }
-    if (json.is_string()) {
-      const auto known = devices_.find(json.get<std::string>());
-      if (known != devices_.end()) return DeviceId(known->second);
-      object.Fail(key, absl::StrCat("names the unknown device \"", json.get<std::string>(), "\""));
+    if (!json.is_string()) {
+      object.Fail(key, "is neither a number nor a name of a device");
       return DeviceId(0);
     }
-    object.Fail(key, "is neither a number nor a name of a device");
+    const std::string name = json.get<std::string>();
+    if (!placed()) {
+      const DeviceId device(NumberOf(name));
+      if (device.value() >= 2 * Cluster::kMostDevices) {
+        object.Fail(key, absl::StrCat("is one device more than the ", Cluster::kMostDevices,
+                                      " of the largest clusters"));
+      }
+      return device;
+    }
+    const auto known = devices_.find(name);
+    if (known != devices_.end()) return DeviceId(known->second);
+    object.Fail(key, absl::StrCat("names the unknown device \"", name, "\""));
     return DeviceId(0);
   }
 
@@ -191,7 +220,7 @@ class ManualReader {
 
   // Constants that every reader recomputes belong to no stage, whoever names them.
   void Take(int32_t node, int32_t stage, const std::string& key, JsonObject& object) {
-    if (!problem_.operators->owner(NodeId(node)).valid()) return;
+    if (is_shared_[node]) return;
     int32_t& mine = owner_[node];
     if (mine >= 0 && mine != stage) {
       object.Fail(key, absl::StrCat("names node \"", problem_.graph->node(NodeId(node)).name,
@@ -202,7 +231,7 @@ class ManualReader {
 
   void PlaceRest() {
     for (int32_t v = 0; v < problem_.graph->size(); ++v) {
-      if (owner_[v] >= 0 || !problem_.operators->owner(NodeId(v)).valid()) continue;
+      if (owner_[v] >= 0 || is_shared_[v]) continue;
       owner_[v] = rest_;
       if (rest_ < 0) {
         root_.Fail("stages",
@@ -218,7 +247,7 @@ class ManualReader {
       if (owner_[v] >= 0) strategy_.stages[owner_[v]].nodes.push_back(NodeId(v));
     }
     for (Stage& stage : strategy_.stages) {
-      stage.replicated = ReplicatedInto(graph, *problem_.operators, stage.nodes);
+      stage.replicated = SharedInto(graph, shared_, stage.nodes);
     }
     strategy_.edges = StageEdges(graph, strategy_.kind, strategy_.stages);
     for (const StageEdge& edge : strategy_.edges) {
@@ -235,11 +264,14 @@ class ManualReader {
   }
 
   // The same line with the number of the device that it may name instead.
-  std::string WithNumber(const std::string& line) const {
+  std::string WithNumber(const std::string& line) {
     const std::string device = "device ";
     const size_t colon = line.rfind(": ");  // A name may have one, too.
     if (!absl::StartsWith(line, device) || colon == std::string::npos) return line;
-    const auto known = devices_.find(line.substr(device.size(), colon - device.size()));
+    const std::string name = line.substr(device.size(), colon - device.size());
+    int32_t number = 0;
+    if (!placed() && !absl::SimpleAtoi(name, &number)) NumberOf(name);
+    const auto known = devices_.find(name);
     if (known == devices_.end()) return line;
     return absl::StrCat(device, known->second, line.substr(colon));
   }
@@ -252,14 +284,33 @@ class ManualReader {
         root_.Fail("orders", "is not a list of lines");
         return;
       }
-      absl::StrAppend(&text, WithNumber(line.get<std::string>()), "\n");
+      const std::string given = line.get<std::string>(), numbered = WithNumber(given);
+      numbered_ = numbered_ || numbered == given;
+      absl::StrAppend(&text, numbered, "\n");
     }
     auto orders = ParseOrders(text);
     if (!orders.ok()) {
       root_.Fail("orders", absl::StrCat(": ", std::string(orders.status().message())));
       return;
     }
+    if (!placed() && !devices_.empty()) {
+      if (numbered_) return;
+      // By the numbers that the cluster will have they may be in order.
+      std::sort(orders->begin(), orders->end(),
+                [](const DeviceOrder& a, const DeviceOrder& b) { return a.device < b.device; });
+    }
     SetOrders(*problem_.graph, *std::move(orders), strategy_);
+  }
+
+  // What stands for names, where there are no numbers that may mean the same devices.
+  void NumberFromZero() {
+    if (placed() || numbered_) return;
+    const auto shift = [](DeviceId& device) {
+      device = DeviceId(device.value() - Cluster::kMostDevices);
+    };
+    for (Stage& stage : strategy_.stages)
+      std::for_each(stage.devices.begin(), stage.devices.end(), shift);
+    for (DeviceOrder& order : strategy_.orders) shift(order.device);
   }
 
   const Problem& problem_;
@@ -269,6 +320,9 @@ class ManualReader {
   std::map<std::string, int32_t> nodes_, devices_;
   std::vector<int32_t> rank_;   // Position of each node in the topological order.
   std::vector<int32_t> owner_;  // The stage that names each node, -1 where none does.
+  std::vector<NodeId> shared_;  // Those that belong to no stage, in topological order.
+  std::vector<bool> is_shared_;
+  bool numbered_ = false;  // Some device is named by its number.
   std::vector<std::optional<int64_t>> in_flight_;
   int32_t rest_ = -1;  // The stage that takes all other nodes.
 };
@@ -276,10 +330,16 @@ class ManualReader {
 }  // namespace
 
 absl::StatusOr<Strategy> ParseManualPlan(const Problem& problem, const std::string& text) {
-  ASSIGN_OR_RETURN(const Json root, ParseJson(text, kWhere));
-  auto strategy = ManualReader(problem, root).Read();
-  if (!strategy.ok()) return OneLine(Annotate(strategy.status(), kWhere));
-  return strategy;
+  if (text.empty()) {
+    return WithField(absl::InvalidArgumentError(absl::StrCat(
+                         kManualField, ": the planner \"manual\" needs a plan (--plan-file)")),
+                     kManualField);
+  }
+  const absl::StatusOr<Json> root = ParseJson(text, kManualField);
+  if (!root.ok()) return WithField(root.status(), kManualField);
+  auto strategy = ManualReader(problem, *root).Read();
+  if (strategy.ok()) return strategy;
+  return WithField(OneLine(Annotate(strategy.status(), kManualField)), kManualField);
 }
 
 }  // namespace stagewright

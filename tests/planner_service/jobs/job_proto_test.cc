@@ -211,7 +211,7 @@ TEST(JobRequestProto, HoldsWhatTheSpecSays) {
   EXPECT_EQ(request->on_loss, LossPolicy::kWait);
   EXPECT_EQ(request->step_timeout, absl::Seconds(1));
   EXPECT_EQ(request->records.steps, 4);
-  EXPECT_TRUE(request->asynchronous());
+  EXPECT_TRUE(request->strategy->asynchronous);
   EXPECT_EQ(request->strategy->batch_statistics, BatchStatistics::kMicro);
   spec.set_on_loss(static_cast<v1::LossPolicy>(77));
   EXPECT_EQ(FromProto(spec).status().message(), "spec.on_loss: unknown policy 77");

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <string>
+#include <tuple>
 
+#include "common/base/error_details.h"
 #include "planner_service/jobs/job_proto.h"
 #include "tests/planner_service/jobs/small_spec.h"
 
@@ -135,7 +139,7 @@ TEST(JobRequestTest, EveryBadFieldIsNamed) {
        [](auto& s) { s.mutable_optimizer()->set_kind(v1::OPTIMIZER_ADAM); }},
       {"spec.optimizer.max_gradient_norm",
        [](auto& s) { s.mutable_optimizer()->set_max_gradient_norm(-1); }},
-      {"spec.plan_options.vertical_sync needs spec.plan_options.asynchronous",
+      {"spec.plan_options.vertical_sync: needs spec.plan_options.asynchronous",
        [](auto& s) { s.mutable_plan_options()->set_vertical_sync(true); }},
       {"spec.optimizer.max_gradient_norm cannot be kept by an asynchronous plan",
        [](auto& s) {
@@ -191,6 +195,68 @@ TEST(JobRequestTest, EveryBadFieldIsNamed) {
     const absl::Status status = CheckSpec(spec);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.message;
     EXPECT_THAT(std::string(status.message()), HasSubstr(bad.message));
+  }
+}
+
+// What a job brings is told when it is submitted, not when it is planned.
+TEST(JobRequestTest, PlansAndOptionsThatNoDevicesCanFollowAreNamed) {
+  const auto by_hand = [](const char* plan) {
+    return [plan](v1::JobSpec& s) {
+      s.set_planner("manual");
+      s.mutable_plan_options()->set_manual(plan);
+    };
+  };
+  const std::tuple<const char*, const char*, std::function<void(v1::JobSpec&)>> cases[] = {
+      {"spec.mini_batch", ": must be at most 1048576 samples",
+       [](auto& s) { s.set_mini_batch(int64_t{1} << 40); }},
+      {"spec.plan_options.micro_batch", ": 3 does not divide",
+       [](auto& s) { s.mutable_plan_options()->set_micro_batch(3); }},
+      {"spec.plan_options.num_stages", ": must not be negative",
+       [](auto& s) { s.mutable_plan_options()->set_num_stages(-1); }},
+      {"spec.plan_options.num_stages", "2 is more than spec.plan_options.max_stages 1",
+       [](auto& s) { s.mutable_plan_options()->set_max_stages(1); }},
+      {"spec.plan_options.effort", ": must be between",
+       [](auto& s) { s.mutable_plan_options()->set_effort(-1); }},
+      {"spec.plan_options.bucket_bytes", ": must not be negative",
+       [](auto& s) { s.mutable_plan_options()->set_bucket_bytes(-1); }},
+      {"spec.plan_options.asynchronous", ": planner 'graphpipe'",
+       [](auto& s) {
+         s.set_planner("graphpipe");
+         s.mutable_plan_options()->set_asynchronous(true);
+       }},
+      {"spec.plan_options.splits", "nobody",
+       [](auto& s) {
+         v1::OperatorSplit* split = s.mutable_plan_options()->add_splits();
+         split->set_node("nobody");
+         split->set_parts(2);
+       }},
+      {"spec.plan_options.manual", ": the planner \"manual\" needs a plan", by_hand("")},
+      {"spec.plan_options.manual", ": stages[0].k is less than 1",
+       by_hand(R"({"micro_batch": 4, "stages": [{"nodes": ["*"], "devices": [0], "k": 0}]})")},
+      {"spec.plan_options.manual", ": stages[0].devices has 2; there are devices 0 to 1",
+       by_hand(R"({"micro_batch": 4, "stages": [{"nodes": ["*"], "devices": [2]}]})")},
+      // Of a plan that the options do not tell of.
+      {"spec.optimizer.max_gradient_norm", " cannot be kept by an asynchronous plan",
+       [](auto& s) {
+         s.set_planner("manual");
+         s.mutable_plan_options()->set_manual(
+             R"({"micro_batch": 4, "asynchronous": true,
+                 "stages": [{"nodes": ["*"], "devices": [0]}]})");
+         s.mutable_optimizer()->set_max_gradient_norm(1);
+       }},
+      {"spec.strategy", ": stages: there is none",
+       [](auto& s) { s.mutable_strategy()->set_mini_batch(8); }},
+      {"spec.mini_batch", ": is 8, but the strategy is for 0",
+       [](auto& s) { s.mutable_strategy()->add_stages(); }},
+  };
+  for (const auto& [field, told, spoil] : cases) {
+    v1::JobSpec spec = testing::SmallSpec();
+    spoil(spec);
+    const absl::Status status = CheckSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << told;
+    EXPECT_EQ(DetailsOf(status).field, field) << status;
+    EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("spec."));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(told));
   }
 }
 

@@ -1,4 +1,4 @@
-// What the log says of calls that change something.
+// What the log says of calls that change something, and which are refused.
 #include "planner_service/service/job_rpc.h"
 
 #include <gmock/gmock.h>
@@ -107,6 +107,37 @@ TEST_F(JobRpcTest, LogsTheRequestAndTheClientOfASubmit) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               ContainsRegex("submitted job=jobs/1 state=pending request=once client=ipv4:127\\."));
   EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(JobRpcTest, APlanThatNoDevicesCanFollowIsNotSubmitted) {
+  Start();
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  submit.mutable_spec()->set_planner("manual");
+  const auto status = [&](bool only, const std::string& devices) {
+    submit.set_validate_only(only);
+    submit.mutable_spec()->mutable_plan_options()->set_manual(absl::StrCat(
+        R"({"micro_batch": 4, "stages": [{"nodes": ["*"], "devices": [)", devices, "]}]}"));
+    grpc::ClientContext context;
+    v1::SubmitJobResponse submitted;
+    return jobs_->SubmitJob(&context, submit, &submitted);
+  };
+  for (const bool only : {true, false}) {
+    const grpc::Status refused = status(only, "0, 0");
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(refused.error_message(), HasSubstr("spec.plan_options.manual: C3"));
+    // As google.rpc.BadRequest.
+    EXPECT_THAT(refused.error_details(), HasSubstr("type.googleapis.com/google.rpc.BadRequest"));
+    EXPECT_THAT(refused.error_details(), HasSubstr("spec.plan_options.manual"));
+  }
+  v1::ListJobsResponse list;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->ListJobs(&context, {}, &list).ok());
+  EXPECT_EQ(list.jobs_size(), 0);
+  for (const bool only : {true, false}) {
+    const grpc::Status taken = status(only, "0, 1");
+    EXPECT_TRUE(taken.ok()) << taken.error_message();
+  }
 }
 
 }  // namespace

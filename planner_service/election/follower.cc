@@ -45,7 +45,8 @@ class RelayingFollower : public Follower {
     RefuseCompression(builder);
     if (options_.planner != nullptr) {
       planning_ = options_.planner->MakeService(
-          (static_cast<size_t>(options_.max_message_mib) << 20) * kMostMemoryOfRequest);
+          {std::make_shared<MessageBudget>(static_cast<size_t>(options_.max_message_mib) << 20),
+           ToGrpc(NoRoomForMessage())});
       builder.RegisterService(planning_.get());
     }
     builder.RegisterCallbackGenericService(&relay_);

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/election/answered_here.h"
-#include "planner_service/intake/bounded_service.h"
 #include "planner_service/service/planner_rpc.h"
 
 namespace stagewright {
@@ -95,9 +94,9 @@ class PoolPlanner : public FollowerPlanner {
             [] { return int64_t{0}; }, kCachedBytes),
         pool_(threads, queue) {}
 
-  std::unique_ptr<grpc::Service> MakeService(size_t most_memory) override {
-    return std::make_unique<BoundedService>(v1::PlannerService::service_full_name(), &rpc_,
-                                            most_memory, FollowersAnswer);
+  std::unique_ptr<grpc::Service> MakeService(const RequestBounds& bounds) override {
+    return std::make_unique<BoundedService>(v1::PlannerService::service_full_name(), &rpc_, bounds,
+                                            FollowersAnswer);
   }
   void CloseStreams() override { streams_.CloseAll(); }
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "planner_service/intake/bounded_service.h"
 #include "planner_service/service/door.h"
 #include "planner_service/store/store.h"
 
@@ -20,8 +21,8 @@ class FollowerPlanner {
   virtual ~FollowerPlanner() = default;
 
   // The methods that FollowersAnswer names, for those whom the door lets in; all others are left to
-  // a generic service. No request may take more memory. The planner outlives it.
-  virtual std::unique_ptr<grpc::Service> MakeService(size_t most_memory) = 0;
+  // a generic service. The planner outlives it.
+  virtual std::unique_ptr<grpc::Service> MakeService(const RequestBounds& bounds) = 0;
   // Ends streams, so that the server may end.
   virtual void CloseStreams() = 0;
 };

@@ -1,7 +1,11 @@
 #include "planner_service/service/job_rpc.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "common/clock/steady_now.h"
 #include "common/log/log.h"
 #include "common/wire/limits.h"
@@ -13,11 +17,13 @@ namespace {
 
 // One worker's stream. The first message registers; the end of the stream, however it comes, means
 // the worker is lost.
-class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
+class WorkerStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   WorkerStream(grpc::CallbackServerContext* context, JobManager* jobs, Profiling* profiling,
-               WorkerRegistry* registry, LinkProber* links, OpenStreams* streams, Door* door)
+               WorkerRegistry* registry, LinkProber* links, OpenStreams* streams, Door* door,
+               MessageBudget* budget)
       : context_(context),
+        budget_(budget),
         door_(door),
         jobs_(jobs),
         profiling_(profiling),
@@ -25,10 +31,16 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
         links_(links),
         streams_(streams),
         queue_(std::make_shared<Queue>(this)) {
-    stream_ = streams_->Add([queue = queue_] {
-      queue->Abort(ToGrpc(absl::UnavailableError("the planner is shutting down")));
-    });
-    StartRead(&incoming_);
+    stream_ = streams_->Add(
+        [queue = queue_] {
+          queue->Abort(ToGrpc(absl::UnavailableError("the planner is shutting down")));
+        },
+        OpenStreams::kWorkers);
+    if (const absl::Status room = streams_->CheckRoomForWorker(); room.ok()) {
+      StartRead(&incoming_);
+    } else {
+      queue_->Close(ToGrpc(room));
+    }
   }
 
   void OnReadDone(bool ok) override {
@@ -37,7 +49,7 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
       queue_->Abort(grpc::Status::OK);
       return;
     }
-    if (absl::Status status = Take(); !status.ok()) {
+    if (absl::Status status = TakeBytes(); !status.ok()) {
       Leave(std::string(status.message()));
       queue_->Close(ToGrpc(status));
       return;
@@ -54,13 +66,40 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   }
 
  private:
-  using Queue = MessageQueue<WorkerStream, v1::ConnectResponse>;
+  using Queue = MessageQueue<WorkerStream, grpc::ByteBuffer>;
 
-  absl::Status Take() {
-    absl::Status status = CheckLimits(incoming_);
-    if (incoming_.has_register_()) {
-      if (status.ok()) status = Enter(incoming_.register_());
-      door_->Audit(*context_, "Connect", incoming_.register_().worker(), status);
+  static grpc::ByteBuffer Encoded(const v1::ConnectResponse& response) {
+    grpc::ByteBuffer bytes;
+    bool own = true;
+    grpc::SerializationTraits<v1::ConnectResponse>::Serialize(response, &bytes, &own).IgnoreError();
+    return bytes;
+  }
+
+  // A message is in memory for no longer than it is taken, and within the budget of all streams.
+  absl::Status TakeBytes() {
+    grpc::Slice all;
+    if (!incoming_.DumpToSingleSlice(&all).ok()) return absl::InternalError("the message is lost");
+    incoming_.Clear();
+    const absl::string_view bytes(reinterpret_cast<const char*>(all.begin()), all.size());
+    const MessageBudget::Claim claim = budget_->Take(v1::ConnectRequest::descriptor(), bytes);
+    const absl::Cleanup give_back = [&] { budget_->GiveBack(claim.taken); };
+    if (claim.answer == MessageBudget::Answer::kFull) return NoRoomForMessage();
+    if (claim.answer == MessageBudget::Answer::kTooLarge) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the message would take more than ", budget_->most_of_message() >> 20,
+                       " MiB of memory: it has far more parts than contents"));
+    }
+    v1::ConnectRequest message;
+    if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+      return absl::InvalidArgumentError("this is no message of a worker");
+    return Take(message);
+  }
+
+  absl::Status Take(const v1::ConnectRequest& message) {
+    absl::Status status = CheckLimits(message);
+    if (message.has_register_()) {
+      if (status.ok()) status = Enter(message.register_());
+      door_->Audit(*context_, "Connect", message.register_().worker(), status);
       return status;
     }
     RETURN_IF_ERROR(status);
@@ -71,15 +110,15 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
           absl::StrCat("worker ", worker_, " was silent for too long; it must register again"));
     }
     // That was all that it said, and what jobs need may take the manager a while.
-    if (incoming_.has_heartbeat()) return absl::OkStatus();
-    if (incoming_.has_operators_profiled()) {
-      profiling_->OnProfiled(worker_, incoming_.operators_profiled());
-    } else if (incoming_.has_probe_ready()) {
-      links_->OnReady(worker_, incoming_.probe_ready(), SteadyNow());
-    } else if (incoming_.has_links_probed()) {
-      links_->OnProbed(worker_, incoming_.links_probed(), SteadyNow());
+    if (message.has_heartbeat()) return absl::OkStatus();
+    if (message.has_operators_profiled()) {
+      profiling_->OnProfiled(worker_, message.operators_profiled());
+    } else if (message.has_probe_ready()) {
+      links_->OnReady(worker_, message.probe_ready(), SteadyNow());
+    } else if (message.has_links_probed()) {
+      links_->OnProbed(worker_, message.links_probed(), SteadyNow());
     } else {
-      jobs_->OnMessage(worker_, incoming_);
+      jobs_->OnMessage(worker_, message);
     }
     return absl::OkStatus();
   }
@@ -92,7 +131,7 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     // The queue refuses messages once the stream is closed, so the registry may keep it longer than
     // the stream lives.
     auto session = jobs_->Register(message, [queue = queue_](const v1::ConnectResponse& response) {
-      return queue->Push(response);
+      return queue->Push(Encoded(response));
     });
     if (!session.ok()) return session.status();
     worker_ = message.worker();
@@ -108,13 +147,14 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   }
 
   grpc::CallbackServerContext* const context_;
+  MessageBudget* const budget_;
   Door* const door_;
   JobManager* const jobs_;
   Profiling* const profiling_;
   WorkerRegistry* const registry_;
   LinkProber* const links_;
   OpenStreams* const streams_;
-  v1::ConnectRequest incoming_;
+  grpc::ByteBuffer incoming_;
   std::string worker_;
   int64_t session_ = 0;
   int64_t stream_ = 0;
@@ -326,9 +366,9 @@ grpc::ServerUnaryReactor* JobRpc::SetWorkerAvailability(
   return Done(context, MoveTo(std::move(worker), response->mutable_worker()));
 }
 
-grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerRpc::Connect(
     grpc::CallbackServerContext* context) {
-  return new WorkerStream(context, jobs_, profiling_, registry_, links_, streams_, door_);
+  return new WorkerStream(context, jobs_, profiling_, registry_, links_, streams_, door_, budget_);
 }
 
 }  // namespace stagewright

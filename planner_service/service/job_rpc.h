@@ -1,6 +1,7 @@
 // stagewright.v1.JobService and WorkerService over the job manager and the worker registry.
 #pragma once
 
+#include "planner_service/intake/message_budget.h"
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
@@ -74,19 +75,23 @@ class JobRpc
   Door* const door_;
   // Plans that jobs bring may take seconds to check, and nobody else's call waits for them.
   PlanningPool plan_checks_{1, 16};
+};
 
-class WorkerRpc : public v1::WorkerService::CallbackService {
+// Connect is raw: messages are looked at before they are made.
+class WorkerRpc
+    : public v1::WorkerService::WithRawCallbackMethod_Connect<v1::WorkerService::Service> {
  public:
   WorkerRpc(JobManager* jobs, Profiling* profiling, WorkerRegistry* registry, LinkProber* links,
-            OpenStreams* streams, Door* door)
+            OpenStreams* streams, Door* door, MessageBudget* budget)
       : jobs_(jobs),
         profiling_(profiling),
         registry_(registry),
         links_(links),
         streams_(streams),
-        door_(door) {}
+        door_(door),
+        budget_(budget) {}
 
-  grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Connect(
       grpc::CallbackServerContext* context) override;
 
  private:
@@ -96,6 +101,7 @@ class WorkerRpc : public v1::WorkerService::CallbackService {
   LinkProber* const links_;
   OpenStreams* const streams_;
   Door* const door_;
+  MessageBudget* const budget_;  // For the messages of all workers.
 };
 
 }  // namespace stagewright

@@ -15,6 +15,8 @@ namespace {
 
 // Streams last: who comes sooner only finds them open still.
 constexpr absl::Duration kRetryStream = absl::Seconds(10);
+// Large requests are planned for a while, or refused at once.
+constexpr absl::Duration kRetryRoom = absl::Seconds(2);
 // Whatever else it is that passes.
 constexpr absl::Duration kRetryUnavailable = absl::Seconds(1);
 
@@ -71,6 +73,15 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(code, detailed.message(), detailed.SerializeAsString());
 }
 
+absl::Status NoRoomForMessage() {
+  return WithReason(
+      WithRetryAfter(absl::ResourceExhaustedError(
+                         "the planner holds as many large requests as it has memory for; try "
+                         "again later"),
+                     kRetryRoom),
+      "REQUEST_MEMORY_FULL");
+}
+
 void RefuseCompression(grpc::ServerBuilder& builder) {
   for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP})
     builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
@@ -106,6 +117,20 @@ void OpenStreams::Remove(int64_t id) {
   streams_.erase(id);
 }
 
+size_t OpenStreams::CountOf(absl::string_view owner) const {
+  return static_cast<size_t>(
+      std::count_if(streams_.begin(), streams_.end(),
+                    [&](const auto& entry) { return entry.second.owner == owner; }));
+}
+
+absl::Status OpenStreams::CheckRoomForWorker() {
+  absl::MutexLock lock(&mutex_);
+  if (CountOf(kWorkers) <= most_) return absl::OkStatus();
+  return WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
+                            "more than ", most_, " workers have streams open; try again later")),
+                        kRetryStream);
+}
+
 absl::Status OpenStreams::CheckRoom(const std::string& owner) {
   absl::MutexLock lock(&mutex_);
   const auto refuse = [](const auto&... why) {
@@ -113,11 +138,8 @@ absl::Status OpenStreams::CheckRoom(const std::string& owner) {
                               absl::StrCat(why..., ": watch fewer jobs, or try again later")),
                           kRetryStream);
   };
-  const auto own =
-      static_cast<size_t>(std::count_if(streams_.begin(), streams_.end(), [&](const auto& entry) {
-        return entry.second.owner == owner;
-      }));
-  if (own > most_of_owner_) return refuse("you have more than ", most_of_owner_, " streams open");
+  if (CountOf(owner) > most_of_owner_)
+    return refuse("you have more than ", most_of_owner_, " streams open");
   if (streams_.size() > most_) return refuse("more than ", most_, " streams are open");
   return absl::OkStatus();
 }

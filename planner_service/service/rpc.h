@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
 
@@ -21,6 +22,10 @@ namespace stagewright {
 // google.rpc: ErrorInfo, BadRequest, ResourceInfo, RetryInfo. UNAVAILABLE always has RetryInfo: by
 // that clients tell a planner that answers so from one that gRPC does not reach.
 grpc::Status ToGrpc(const absl::Status& status);
+
+// What a call is told whose message does not fit beside those that are held
+// (intake/message_budget.h): RESOURCE_EXHAUSTED, with when to try again.
+absl::Status NoRoomForMessage();
 
 // Moves what `from` has into `*to`; where it has nothing, says why.
 template <typename T>
@@ -44,6 +49,8 @@ class OpenStreams {
   // Workers' streams and those of watchers; an owner's are fewer, so that nobody takes them all,
   // and a user with thousands of watchers is served.
   static constexpr size_t kMost = 4096, kMostOfOwner = kMost / 4 * 3;
+  // The owner of workers' streams, which watches leave room for.
+  static constexpr char kWorkers[] = "workers";
 
   explicit OpenStreams(size_t most_of_owner = kMostOfOwner, size_t most = kMost)
       : most_of_owner_(most_of_owner), most_(most) {}
@@ -55,6 +62,8 @@ class OpenStreams {
   // RESOURCE_EXHAUSTED, with when to try again, if there are more than the most, of all or of
   // `owner`.
   absl::Status CheckRoom(const std::string& owner);
+  // The same if workers alone have more than the most of all.
+  absl::Status CheckRoomForWorker();
   // Closes all streams, and those that come later.
   void CloseAll();
 
@@ -63,6 +72,8 @@ class OpenStreams {
     std::function<void()> close;
     std::string owner;
   };
+
+  size_t CountOf(absl::string_view owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t most_of_owner_, most_;
   absl::Mutex mutex_;

@@ -67,7 +67,10 @@ class OfferedElsewhere : public grpc::CallbackGenericService {
 
 class RunningServer : public PlannerServer {
  public:
-  explicit RunningServer(const ServerOptions& options) : options_(options) {}
+  explicit RunningServer(const ServerOptions& options)
+      : options_(options),
+        request_budget_(std::make_shared<MessageBudget>(LargestMessage())),
+        worker_budget_(LargestMessage()) {}
 
   ~RunningServer() override { Shutdown(absl::Seconds(1)); }
 
@@ -137,8 +140,9 @@ class RunningServer : public PlannerServer {
     job_rpc_ = std::make_unique<WithHandlers<JobRpc>>(jobs_.get(), &streams_, door_.get());
     profile_rpc_ =
         std::make_unique<WithHandlers<ProfileRpc>>(profiling_.get(), &streams_, door_.get());
-    worker_rpc_ = std::make_unique<WithHandlers<WorkerRpc>>(
-        jobs_.get(), profiling_.get(), &registry_, links_.get(), &streams_, door_.get());
+    worker_rpc_ = std::make_unique<WithHandlers<WorkerRpc>>(jobs_.get(), profiling_.get(),
+                                                            &registry_, links_.get(), &streams_,
+                                                            door_.get(), &worker_budget_);
     topology_rpc_ =
         std::make_unique<WithHandlers<TopologyRpc>>(&registry_, links_.get(), door_.get());
     RETURN_IF_ERROR(ListenToAll());
@@ -173,6 +177,8 @@ class RunningServer : public PlannerServer {
     std::string address;  // As bound.
   };
 
+  size_t LargestMessage() const { return static_cast<size_t>(options_.max_message_mib) << 20; }
+
   absl::Status ListenToAll() {
     static std::once_flag plugins;
     std::call_once(plugins, [] {
@@ -201,9 +207,8 @@ class RunningServer : public PlannerServer {
 
   template <typename Service>
   std::pair<std::string, grpc::Service*> Bound(const char* name, WithHandlers<Service>* service) {
-    const size_t most =
-        (static_cast<size_t>(options_.max_message_mib) << 20) * kMostMemoryOfRequest;
-    bounded_.push_back(std::make_unique<BoundedService>(name, service, most));
+    bounded_.push_back(std::make_unique<BoundedService>(
+        name, service, RequestBounds{request_budget_, ToGrpc(NoRoomForMessage())}));
     return {name, bounded_.back().get()};
   }
 
@@ -219,7 +224,7 @@ class RunningServer : public PlannerServer {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
     grpc::ResourceQuota quota("stagewright-planner");
-    quota.Resize((static_cast<size_t>(options_.max_message_mib) << 20) * kMostMessages);
+    quota.Resize(LargestMessage() * kMostMessages);
     builder.SetResourceQuota(quota);
     builder.AddListeningPort(listen, door_->credentials(), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
@@ -317,6 +322,9 @@ class RunningServer : public PlannerServer {
   }
 
   const ServerOptions options_;
+  // What callers hold leaves workers their own.
+  const std::shared_ptr<MessageBudget> request_budget_;
+  MessageBudget worker_budget_;
   const absl::Time start_time_ = absl::Now();
   std::shared_ptr<Door> door_;
   std::unique_ptr<Store> store_;

@@ -1,16 +1,19 @@
 """What is too long, too much or not text: refused at the door, named, and nothing is lost."""
 
 import signal
+import threading
+import time
 
 import grpc
 import pytest
 from google.protobuf import message_factory
 from google.protobuf.internal import encoder
 from rapid_reset import answer_seconds, flood
-from service import PATIENCE, Planner, code_of, memory_mib, tiny_job, within
+from service import PATIENCE, ROOT, Planner, code_of, memory_mib, tiny_job, wait_for, within
 
 from stagewright._proto import links_pb2, profile_pb2
 from stagewright._proto import worker_service_pb2 as worker_pb
+from stagewright.graph_file import load_graph
 from stagewright.proto import jobs_pb, planner_pb
 
 MODULES = (jobs_pb, planner_pb, profile_pb2, links_pb2)
@@ -132,6 +135,74 @@ def test_a_message_of_empty_parts_takes_no_gigabytes(tmp_path, method, compressi
         with pytest.raises(grpc.RpcError) as failure:
             call(with_empty_parts(method, 10), timeout=PATIENCE)
         assert failure.value.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def padded(message, count):
+    """With so many fields that it does not have: 3 bytes each, and about 72 in memory."""
+    return message.SerializeToString() + b"\xc2\x3e\x00" * count
+
+
+def endless(seed):
+    """A question that takes minutes, another one for each seed."""
+    graph = load_graph(ROOT / "examples" / "graphs" / "mmt.swg")
+    problem = {"graph": graph, "cluster_preset": "summit:256", "mini_batch": 16384, "optimizer": planner_pb.OPTIMIZER_ADAM}
+    return planner_pb.PlanRequest(problem=problem, options={"effort": 100, "seed": seed})
+
+
+def test_large_requests_at_once_take_bounded_memory_and_leave_room_for_small_ones(tmp_path):
+    """20 of 24 MiB, of which 112 MiB at once are taken: the planner would queue 18 of them."""
+    with Planner(tmp_path, "--max-message-mib", 4) as planner, grpc.insecure_channel(planner.address) as channel:
+        plan = channel.unary_unary("/stagewright.v1.PlannerService/Plan")
+        calls = [plan.future(padded(endless(seed), 350_000), timeout=PATIENCE) for seed in range(1, 21)]
+        refused = wait_for(lambda: (done := [call for call in calls if call.done()])[15:] and done, "16 refusals")
+        for call in refused:
+            assert call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "as many large requests as it has memory for" in call.details()
+            assert b"google.rpc.RetryInfo" in dict(call.trailing_metadata())["grpc-status-details-bin"]
+        assert len(refused) == 16
+        job = planner.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=PATIENCE).job.name
+        assert code_of(planner.stubs().GetJob, jobs_pb.GetJobRequest(name=job))[0] == "OK"
+        assert memory_mib(planner.process.pid) < 450
+        # What the calls held is free when they have ended.
+        for call in calls:
+            call.cancel()
+        large = padded(jobs_pb.SubmitJobRequest(validate_only=True, spec=tiny_job()), 350_000)
+        submit = channel.unary_unary("/stagewright.v1.JobService/SubmitJob")
+        wait_for(lambda: code_of(submit, large)[0] == "OK", "room")
+
+
+def test_messages_of_many_workers_take_bounded_memory(tmp_path):
+    """24 of 24 MiB: what a stream has said is not held until it says the next thing."""
+
+    def says(name, count, all_there):
+        register = worker_pb.ConnectRequest(register={"worker": name})
+        register.register.kinds.add(name="cpu", flops_per_second=1e12, memory_bytes_per_second=1e11)
+        register.register.devices.add(name="cpu0", memory_bytes=1 << 30)
+        yield register.SerializeToString()
+        all_there.wait(PATIENCE)
+        yield padded(worker_pb.ConnectRequest(heartbeat={}), count)
+        time.sleep(3)  # Others say theirs meanwhile.
+        yield register.SerializeToString()
+
+    flags = ["--max-message-mib", 4, "--worker-timeout", 60]
+    with Planner(tmp_path, *flags) as planner, grpc.insecure_channel(planner.address) as channel:
+        connect = channel.stream_stream("/stagewright.v1.WorkerService/Connect")
+        all_there = threading.Barrier(24)
+        streams = [connect(says(f"w{i}", 350_000, all_there), timeout=PATIENCE) for i in range(24)]
+        ends = [end_of(stream) for stream in streams]
+        # Beside others one may find no room; it would register again.
+        assert {code for code, _ in ends} <= {"FAILED_PRECONDITION", "RESOURCE_EXHAUSTED"}, ends
+        assert "FAILED_PRECONDITION" in {code for code, _ in ends}
+        assert memory_mib(planner.process.pid) < 450
+        code, message = end_of(connect(says("large", 1_200_000, threading.Barrier(1)), timeout=PATIENCE))
+        assert (code, "more than 64 MiB of memory" in message) == ("RESOURCE_EXHAUSTED", True)
+
+
+def end_of(stream):
+    with pytest.raises(grpc.RpcError) as failure:
+        for _ in stream:
+            pass
+    return failure.value.code().name, failure.value.details()
 
 
 def test_the_command_line_steers_no_terminal(planner):

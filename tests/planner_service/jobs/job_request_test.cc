@@ -235,7 +235,7 @@ TEST(JobRequestTest, PlansAndOptionsThatNoDevicesCanFollowAreNamed) {
        by_hand(R"({"micro_batch": 4, "stages": [{"nodes": ["*"], "devices": [0], "k": 0}]})")},
       {"spec.plan_options.manual", ": stages[0].devices has 2; there are devices 0 to 1",
        by_hand(R"({"micro_batch": 4, "stages": [{"nodes": ["*"], "devices": [2]}]})")},
-      // Of a plan that the options do not tell of.
+      // The options do not tell that the plan is asynchronous.
       {"spec.optimizer.max_gradient_norm", " cannot be kept by an asynchronous plan",
        [](auto& s) {
          s.set_planner("manual");

@@ -89,5 +89,19 @@ TEST(OpenStreams, BeyondTheMostSayWhenToTryAgain) {
   EXPECT_EQ(streams.CheckRoom("bob"), absl::OkStatus());
 }
 
+TEST(OpenStreams, WorkersAreCountedByThemselves) {
+  OpenStreams streams(/*most_of_owner=*/1, /*most=*/2);
+  for (int i = 0; i < 3; ++i) streams.Add([] {}, "ann");
+  const int64_t first = streams.Add([] {}, OpenStreams::kWorkers);
+  streams.Add([] {}, OpenStreams::kWorkers);
+  EXPECT_EQ(streams.CheckRoomForWorker(), absl::OkStatus());
+  streams.Add([] {}, OpenStreams::kWorkers);
+  const absl::Status full = streams.CheckRoomForWorker();
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  EXPECT_TRUE(DetailsOf(full).retry_after.has_value());
+  streams.Remove(first);
+  EXPECT_EQ(streams.CheckRoomForWorker(), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -88,6 +88,13 @@ function(stagewright_test)
   endforeach()
 endfunction()
 
+# stagewright_system_test(NAME): the test starts planners, workers and their like, which have a core's work now and wait then, for
+# heartbeats, leases and restarts. Such tests begin first, as many at once as tests/systems.json has slots for, with others beside
+# them. CMakePresets.json gives that file to CTest, which limits nothing without it.
+function(stagewright_system_test NAME)
+  set_tests_properties(${NAME} PROPERTIES RESOURCE_GROUPS systems:1 COST 1000)
+endfunction()
+
 # stagewright_add_subdirectories(a b c): each that has a CMakeLists.txt.
 function(stagewright_add_subdirectories)
   foreach(dir ${ARGN})

@@ -35,7 +35,8 @@ scripts/setup.sh
 scripts/build.sh "$preset"
 say "set-up and build took $SECONDS s; testing preset $preset"
 ended=0
-PYTEST_ADDOPTS="-rs ${PYTEST_ADDOPTS:-}" ctest --preset "$preset" --parallel "$(jobs_wanted)" \
+# Suites of whole systems also wait (tests/README.md): one test more than there are cores.
+PYTEST_ADDOPTS="-rs ${PYTEST_ADDOPTS:-}" ctest --preset "$preset" --parallel $(($(jobs_wanted) + 1)) \
   ${exclude:+--label-exclude "$exclude"} --no-tests=error "$@" || ended=$?
 unsteady=$(unsteady_tests "build/$preset/Testing/Temporary/LastTest.log")
 if [[ -n $unsteady ]]; then

@@ -183,7 +183,10 @@ class Processes:
 def wait_for(condition, what: str, patience: float = PATIENCE, seen=lambda: ""):
     """What the condition was when it was met. `seen`: what there is instead, for whoever reads that it was not."""
     deadline = time.monotonic() + patience
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {patience} s for {what} {seen()}"
-        time.sleep(0.1)
-    return found
+    while True:
+        looked = time.monotonic()
+        if found := condition():
+            return found
+        now = time.monotonic()
+        assert now < deadline, f"waited {patience} s for {what} {seen()}"
+        time.sleep(0.1 + min(0.4, 2 * (now - looked)))  # Looking takes the processor from what is waited for.

@@ -45,7 +45,6 @@ function(stagewright_test)
   endif()
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} ${main} GTest::gmock)
   stagewright_reuse(${ARG_NAME} testing)
-  target_compile_definitions(${ARG_NAME} PRIVATE STAGEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)  # What hangs ends: a machine may be busy.
   endif()

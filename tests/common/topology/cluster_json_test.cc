@@ -9,6 +9,7 @@
 
 #include "common/topology/cluster.h"
 #include "common/topology/presets.h"
+#include "tests/support/checkout/source_path.h"
 
 namespace stagewright {
 namespace {
@@ -215,7 +216,7 @@ TEST(ClusterJson, NoTruncationCrashesOrPasses) {
 
 // The examples of docs/clusters.md are what they say.
 TEST(ClusterJson, DocumentedExamplesWork) {
-  std::ifstream file(STAGEWRIGHT_SOURCE_DIR "/docs/clusters.md");
+  std::ifstream file(testing::SourcePath("docs/clusters.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const std::string open = "```json\n";
   int32_t examples = 0;

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/checkout/source_path.h"
+
 namespace stagewright {
 namespace {
 
@@ -15,7 +17,7 @@ using nlohmann::json;
 class SchedulesAgainstPyTorch : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(SchedulesAgainstPyTorch, GivesTheSameRates) {
-  std::ifstream file(STAGEWRIGHT_SOURCE_DIR "/tests/worker_daemon/update/optimizer_reference.json");
+  std::ifstream file(testing::SourcePath("tests/worker_daemon/update/optimizer_reference.json"));
   const json reference = json::parse(file)["schedules"][GetParam()];
   const double rate = reference["learning_rate"];
   const json& options = reference["options"];

@@ -15,6 +15,7 @@
 #include "common/wire/graph_file.h"
 #include "planner_service/front_door/planner_table.h"
 #include "tests/golden/plans/answers.h"
+#include "tests/support/checkout/source_path.h"
 #include "tests/support/shared_graphs.h"
 
 namespace stagewright::golden {
@@ -101,10 +102,10 @@ Cases CasesOf(const std::vector<GraphFile>& files) {
 
 std::vector<GraphFile> RepositoryFiles() {
   const auto example = [](absl::string_view name) {
-    return absl::StrCat(STAGEWRIGHT_SOURCE_DIR, "/examples/graphs/", name);
+    return testing::SourcePath(absl::StrCat("examples/graphs/", name));
   };
   const auto seed = [](absl::string_view name) {
-    return absl::StrCat(STAGEWRIGHT_SOURCE_DIR, "/tests/fuzz/corpus/", name);
+    return testing::SourcePath(absl::StrCat("tests/fuzz/corpus/", name));
   };
   return {{"candle-uno", example("candle-uno.swg"), {}, 1024},
           {"case-study", example("case-study.swg"), {}, 16},

@@ -14,6 +14,7 @@
 #include "tests/golden/plans/program_cases.h"
 #include "tests/golden/plans/random_cases.h"
 #include "tests/golden/plans/report.h"
+#include "tests/support/checkout/source_path.h"
 
 namespace stagewright::golden {
 namespace {
@@ -45,7 +46,7 @@ absl::StatusOr<Table> ReadTable(const std::string& path) {
 }
 
 absl::StatusOr<ExitCode> RunTable(const std::string& name, const Cases& cases, const Flags& flags) {
-  const std::string path = absl::StrCat(STAGEWRIGHT_GOLDEN_FOLDER, "/", name, ".txt");
+  const std::string path = testing::SourcePath(absl::StrCat("tests/golden/plans/", name, ".txt"));
   ASSIGN_OR_RETURN(const Table golden, ReadTable(path));
   ASSIGN_OR_RETURN(
       const Report report,

@@ -24,6 +24,7 @@
 #include "stagewright/v1/planner_service.grpc.pb.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
 #include "tests/planner_service/jobs/small_spec.h"
+#include "tests/support/checkout/source_path.h"
 
 namespace stagewright {
 
@@ -54,7 +55,7 @@ inline v1::PlanRequest SmallRequest() {
 inline v1::PlanRequest EndlessRequest() {
   v1::PlanRequest request;
   *request.mutable_problem()->mutable_graph() =
-      *ReadGraphProto(STAGEWRIGHT_SOURCE_DIR "/examples/graphs/mmt.swg");
+      *ReadGraphProto(testing::SourcePath("examples/graphs/mmt.swg"));
   request.mutable_problem()->set_cluster_preset("summit:256");
   request.mutable_problem()->set_mini_batch(16384);
   request.mutable_problem()->set_optimizer(v1::OPTIMIZER_ADAM);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/checkout/source_path.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
 namespace stagewright::testing {
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 json Reference() {
-  std::ifstream file(STAGEWRIGHT_SOURCE_DIR "/tests/worker_daemon/update/optimizer_reference.json");
+  std::ifstream file(SourcePath("tests/worker_daemon/update/optimizer_reference.json"));
   return json::parse(file);
 }
 

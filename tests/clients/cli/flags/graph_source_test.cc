@@ -8,10 +8,12 @@
 #include <fstream>
 #include <utility>
 
+#include "tests/support/checkout/source_path.h"
+
 namespace stagewright::cli {
 namespace {
 
-constexpr char kGraph[] = STAGEWRIGHT_SOURCE_DIR "/examples/graphs/case-study.swg";
+const std::string kGraph = testing::SourcePath("examples/graphs/case-study.swg");
 
 GraphSource Parse(std::vector<std::string> words) {
   CLI::App app;

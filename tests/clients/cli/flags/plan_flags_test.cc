@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/support/checkout/source_path.h"
+
 namespace stagewright::cli {
 namespace {
 
-constexpr char kGraph[] = STAGEWRIGHT_SOURCE_DIR "/examples/graphs/case-study.swg";
+const std::string kGraph = testing::SourcePath("examples/graphs/case-study.swg");
 
 void ParseInto(CLI::App& app, std::vector<std::string> words) {
   std::reverse(words.begin(), words.end());  // As CLI::App takes them.

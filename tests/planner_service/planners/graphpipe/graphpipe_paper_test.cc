@@ -8,6 +8,7 @@
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/checkout/source_path.h"
 #include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"
 
@@ -52,7 +53,7 @@ Compared Compare(const Problem& problem, const PlanOptions& options = {}) {
 // One of the models of examples/graphs on a cluster, coarsened as the front door does.
 struct Model {
   Model(const std::string& name, Cluster the_cluster, int64_t mini_batch)
-      : graph(*ReadGraphFile(absl::StrCat(STAGEWRIGHT_SOURCE_DIR, "/examples/graphs/", name))),
+      : graph(*ReadGraphFile(testing::SourcePath(absl::StrCat("examples/graphs/", name)))),
         cluster(std::move(the_cluster)),
         costs(MakeAnalyticCostModel(graph)),
         operators(

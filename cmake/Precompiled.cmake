@@ -1,7 +1,8 @@
 # Headers of other projects that most sources parse, parsed once. A source still includes what it uses: without
 # STAGEWRIGHT_PRECOMPILE (which ccache shares better between checkouts), all compiles the same.
-#   stagewright_precompiled_<set>    base: the standard library and Abseil; testing: with GoogleTest; cli: with CLI11;
-#                                    torch, torch_testing: with ATen
+#   stagewright_precompiled_<set>    base: the standard library and Abseil; testing: with GoogleTest; torch, torch_testing: with
+#                                    ATen; services, services_testing: with CLI11, JSON, gRPC and the code that protoc makes
+#                                    of protos/
 option(STAGEWRIGHT_PRECOMPILE "Precompile the headers of other projects" ON)
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(STAGEWRIGHT_PRECOMPILE OFF)
@@ -47,8 +48,17 @@ if(STAGEWRIGHT_PRECOMPILE)
   if(STAGEWRIGHT_BUILD_TESTS)
     stagewright_precompiled(testing <gmock/gmock.h> <gtest/gtest.h> DEPS GTest::gmock)
   endif()
-  if(TARGET CLI11::CLI11)
-    stagewright_precompiled(cli <CLI/CLI.hpp> DEPS CLI11::CLI11)
+  if(STAGEWRIGHT_SERVICES)
+    set(STAGEWRIGHT_SERVICES_HEADERS <CLI/CLI.hpp> <grpcpp/grpcpp.h> <nlohmann/json.hpp>)
+    foreach(proto job_service links planner_service profile worker_service)
+      list(APPEND STAGEWRIGHT_SERVICES_HEADERS <stagewright/v1/${proto}.grpc.pb.h>)
+    endforeach()
+    set(deps CLI11::CLI11 nlohmann_json::nlohmann_json stagewright_services)
+    stagewright_precompiled(services ${STAGEWRIGHT_SERVICES_HEADERS} DEPS ${deps})
+    if(STAGEWRIGHT_BUILD_TESTS)
+      stagewright_precompiled(services_testing ${STAGEWRIGHT_SERVICES_HEADERS} <gmock/gmock.h> <gtest/gtest.h>
+        DEPS ${deps} GTest::gmock)
+    endif()
   endif()
   if(STAGEWRIGHT_WITH_WORKER)
     stagewright_precompiled(torch <ATen/ATen.h> <ATen/Parallel.h> DEPS stagewright_torch)

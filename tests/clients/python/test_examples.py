@@ -1,6 +1,7 @@
 """The examples run as their readers would run them."""
 
 import pathlib
+import runpy
 import subprocess
 import sys
 
@@ -16,12 +17,24 @@ EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 GRAPHS = sorted(path.name for path in (EXAMPLES / "graphs").glob("*.swg"))
 
 
-def run(*command, cwd=None):
+def run(*command):
     result = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=120, check=False
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+@pytest.fixture
+def run_here(monkeypatch):
+    """Runs a script as `run` does, but in this process, which has imported torch already."""
+
+    def run_script(script, *arguments):
+        monkeypatch.setattr(sys, "argv", [str(word) for word in (script, *arguments)])
+        monkeypatch.syspath_prepend(script.parent)
+        runpy.run_path(str(script), run_name="__main__")
+
+    return run_script
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +71,16 @@ def test_digits_graph_learns_and_its_checkpoint_evaluates(digits, tmp_path):
     assert float(text.split()[1]) >= 0.96, text
 
 
-def test_a_model_of_ones_own(tmp_path):
-    run(EXAMPLES / "your_own_model" / "export.py", cwd=tmp_path)
+def test_a_model_of_ones_own(tmp_path, run_here, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_here(EXAMPLES / "your_own_model" / "export.py")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "train.safetensors", "two-towers.safetensors", "two-towers.swg",
     ]  # fmt: skip
 
 
-def test_paper_models_are_up_to_date(tmp_path):
-    run(EXAMPLES / "models" / "export.py", tmp_path)
+def test_paper_models_are_up_to_date(tmp_path, run_here):
+    run_here(EXAMPLES / "models" / "export.py", tmp_path)
     assert GRAPHS == sorted(path.name for path in tmp_path.glob("*.swg"))
     for name in GRAPHS:
         fresh, kept = stagewright.load_graph(tmp_path / name), stagewright.load_graph(EXAMPLES / "graphs" / name)
@@ -97,9 +111,9 @@ def test_paper_models_have_the_papers_shape(name, linears, attentions, joined):
     assert graph.loss_reduction == pb.LOSS_REDUCTION_MEAN
 
 
-def test_other_sizes(tmp_path):
-    run(EXAMPLES / "models" / "export.py", tmp_path, "--model", "candle-uno", "--branches", 3)
-    run(EXAMPLES / "models" / "export.py", tmp_path, "--model", "mmt", "--branches", 2, "--layers", 3)
+def test_other_sizes(tmp_path, run_here):
+    run_here(EXAMPLES / "models" / "export.py", tmp_path, "--model", "candle-uno", "--branches", 3)
+    run_here(EXAMPLES / "models" / "export.py", tmp_path, "--model", "mmt", "--branches", 2, "--layers", 3)
     assert len(stagewright.load_graph(tmp_path / "candle-uno-b3.swg").inputs) == 4
     graph = stagewright.load_graph(tmp_path / "mmt-b2-l3.swg")
     assert [node.target for node in graph.nodes].count("aten.scaled_dot_product_attention.default") == 6

@@ -1,5 +1,7 @@
 """Where the samples of a value lie is found out, never guessed; rules and trials agree."""
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -214,12 +216,17 @@ MODELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", MODELS)
-def test_rules_say_nothing_that_a_trial_contradicts(case):
+@functools.cache
+def found_of(case):
+    """The captured model, and what rules and trials find of its values."""
     model, inputs, loss, target = MODELS[case]
     captured = capture(model, inputs, {}, loss, target, 0)
-    tried, _ = find_kinds(captured, wrapper_state(model, loss))
-    ruled = kinds_by_rules(captured)
+    return captured, kinds_by_rules(captured), find_kinds(captured, wrapper_state(model, loss))[0]
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_rules_say_nothing_that_a_trial_contradicts(case):
+    captured, ruled, tried = found_of(case)
     assert not any(node.target is batch_total for node in captured.program.graph.nodes)
     compared = 0
     for node, found in ruled.items():
@@ -240,9 +247,7 @@ def test_rules_know_what_usual_models_do():
     """On meta devices there is nothing but rules: they must not call everything mixed."""
     cases = ("convolutions", "batch normalisation", "tokens", "encoder", "lstm", "time-major rows", "towers", "rotary", "packed documents")
     for case in (*cases, "ctc, none"):
-        model, inputs, loss, target = MODELS[case]
-        captured = capture(model, inputs, {}, loss, target, 0)
-        ruled, (tried, _) = kinds_by_rules(captured), find_kinds(captured, wrapper_state(model, loss))
+        _, ruled, tried = found_of(case)
         lost = [
             node
             for node, found in tried.items()

@@ -98,11 +98,11 @@ def test_all_graphs_have_the_same_operators(tmp_path):
 
 
 def test_a_loader_yields_the_lengths(tmp_path):
-    batches = [batch_of(length) for length in (6, 9, 6, 9, 9)]
+    batches = [batch_of(length, per_token=False) for length in (6, 9, 6, 9, 9)]
     loader = DataLoader(batches, batch_size=None)
     shapes = ({0: Dim.DYNAMIC, 1: Dim.AUTO},)
     exported = stagewright.export(
-        Tagger(), loader, loss=nn.CrossEntropyLoss(), dynamic_shapes=shapes, path=tmp_path / "model.swg"
+        Averaging(), loader, loss=nn.CrossEntropyLoss(), dynamic_shapes=shapes, path=tmp_path / "model.swg"
     )
     assert list(graphs_of(exported)) == [9, 6]
 
@@ -174,7 +174,7 @@ def test_a_model_whose_structure_differs_is_refused_with_its_line(make, line, tm
 )
 def test_lengths_that_dynamic_shapes_does_not_allow_are_refused(shapes, says, tmp_path):
     with pytest.raises(ExportError) as error:
-        export(Tagger(), [5, 8], tmp_path, dynamic_shapes=shapes)
+        export(Averaging(), [5, 8], tmp_path, per_token=False, dynamic_shapes=shapes)
     assert says in str(error.value)
 
 

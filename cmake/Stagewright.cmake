@@ -25,14 +25,15 @@ if(STAGEWRIGHT_SANITIZE)
   set(STAGEWRIGHT_TEST_ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none;UCX_MEM_EVENTS=n;UCX_ERROR_SIGNALS=")
 endif()
 
-# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [PUBLISHED SOME | ALL] [LONG] [GPU]): one CTest
-# entry per program. GPU: the entry has the label gpu, and CTest's summary has it as skipped where there is no GPU; with
-# STAGEWRIGHT_REQUIRE_GPU=1 in the environment it fails there (tests/support/skips). PUBLISHED: tests read profiles that stay
-# outside the repository (tests/README.md). Those, all of them or the ones with "Published" in their names, are an entry
-# NAME_published, which CTest's summary has as skipped where a profile is absent. LONG: tests with "Long" in their names are an
-# entry NAME_long of label long.
+# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [COST seconds] [PUBLISHED SOME | ALL] [LONG]
+# [GPU]): one CTest entry per program. COST: about how long it takes, where that is near a minute or more; the longest begin
+# first, also on a machine that has not run them before. GPU: the entry has the label gpu, and CTest's summary has it as skipped
+# where there is no GPU; with STAGEWRIGHT_REQUIRE_GPU=1 in the environment it fails there (tests/support/skips). PUBLISHED: tests
+# read profiles that stay outside the repository (tests/README.md). Those, all of them or the ones with "Published" in their
+# names, are an entry NAME_published, which CTest's summary has as skipped where a profile is absent. LONG: tests with "Long" in
+# their names are an entry NAME_long of label long.
 function(stagewright_test)
-  cmake_parse_arguments(ARG "GPU;LONG" "NAME;TIMEOUT;PUBLISHED" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "GPU;LONG" "NAME;TIMEOUT;COST;PUBLISHED" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -81,6 +82,9 @@ function(stagewright_test)
     add_test(NAME ${entry} COMMAND ${ARG_NAME} ${filter} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${entry} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}"
       ENVIRONMENT "${STAGEWRIGHT_TEST_ENVIRONMENT}")
+    if(ARG_COST)
+      set_tests_properties(${entry} PROPERTIES COST ${ARG_COST})
+    endif()
     if(ARG_GPU OR (ARG_PUBLISHED AND NOT entry STREQUAL ARG_NAME))
       set_tests_properties(${entry} PROPERTIES SKIP_RETURN_CODE 77)
     endif()

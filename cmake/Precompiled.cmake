@@ -1,5 +1,5 @@
 # Headers of other projects that most sources parse, parsed once. A source still includes what it uses: without
-# STAGEWRIGHT_PRECOMPILE (which ccache shares better between checkouts), all compiles the same.
+# STAGEWRIGHT_PRECOMPILE all compiles the same.
 #   stagewright_precompiled_<set>    base: the standard library and Abseil; testing: with GoogleTest; torch, torch_testing: with
 #                                    ATen; services, services_testing: with CLI11, JSON, gRPC and the code that protoc makes
 #                                    of protos/

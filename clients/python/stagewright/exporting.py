@@ -19,10 +19,12 @@ from .proto import pb
 from .samples.loss_forms import takes_target, with_two_arguments
 from .samples.loss_terms import CoupledSamples, separate_loss
 from .tensor_file import write_tensors
+from .tracing.agreement import refuse_other_results
 from .tracing.branches import assumed_branches
 from .tracing.capture import Captured, capture, is_virtual, runs
 from .tracing.lengths import OfLength, check_dynamic, check_number, examples_of, joined, shape_of_sample
 from .tracing.places import describe
+from .tracing.shared_memory import refuse_shared_memory
 from .tracing.wrappers import unwrapped
 from .version import __version__
 
@@ -101,6 +103,7 @@ def export(
     reads_target = takes_target(loss, examples[0][1])
     loss = with_two_arguments(loss, reads_target)
     state = wrapper_state(model, loss)
+    refuse_shared_memory(state)
     virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)
     if weights and virtual is not None:
         raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
@@ -164,6 +167,7 @@ class _Capturing:
             raise
         lowering = Lowering(captured, separated, self.state, kept, self.name)
         graph = lowering.run()
+        refuse_other_results(captured, self.model, self.loss, self.state)
         graph.producer = "; assumed ".join([_producer(), *([", ".join(assumed)] if assumed else [])])
         return _OneLength(example, captured, graph, lowering.tensors)
 

@@ -21,7 +21,7 @@ from .samples.sample_kinds import (
     roots,
     uses_batch_statistics,
 )
-from .tracing.capture import Captured, is_virtual
+from .tracing.capture import Captured, is_virtual, public_name
 from .tracing.complex_numbers import refuse_complex_state
 from .tracing.places import describe
 from .tracing.rewrites import with_scalar_overload
@@ -306,11 +306,6 @@ class Lowering:
 
 def _elements(tensor: torch.Tensor) -> bytes:
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-def public_name(name: str) -> str:
-    """The model's own name of a tensor of ModelWithLoss; the loss's tensors keep the prefix `loss.`."""
-    return name.removeprefix("model.")
 
 
 def wrapper_state(model: torch.nn.Module, loss: object) -> dict[str, torch.Tensor]:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import itertools
 import logging
 import re
 import sys
@@ -28,6 +29,7 @@ from .outputs import prediction_of
 from .places import exact_lines
 from .regions import marked_regions
 from .repeated_calls import refuse_hidden_state
+from .shared_memory import read_as_state
 from .symbols import Batch
 from .traceable import (
     EvenChunks,
@@ -56,6 +58,9 @@ class Captured:
     states: list[str]
     # The example's inputs by name, as data files hold them: samples first. Without data where the example has none.
     example: dict[str, torch.Tensor]
+    # The same as arguments, keyword arguments and target, and the dimension in which these have the samples.
+    call: tuple
+    batch_dim: int
 
 
 class ModelWithLoss(nn.Module):
@@ -96,6 +101,11 @@ class ModelWithLoss(nn.Module):
         if self.batch_dim != 0 and prediction is not None and prediction.dim() > self.batch_dim:
             prediction = prediction.movedim(self.batch_dim, 0)
         return loss, prediction
+
+
+def public_name(name: str) -> str:
+    """The model's own name of a tensor of ModelWithLoss; the loss's tensors keep the prefix `loss.`."""
+    return name.removeprefix("model.")
 
 
 class AssignedAttributes(ExportError):
@@ -195,9 +205,10 @@ def _capture(
         (name, leaf) for name, leaf in zip(names, pytree.tree_leaves(example)) if isinstance(leaf, torch.Tensor)
     ]
     batch = _batch_symbol(program, bounds)
+    read_as_state(program, dict(itertools.chain(wrapper.named_parameters(), wrapper.named_buffers())))
     program, states = make_functional(program, batch.shape_env, keep_slices)
     inputs = {name: leaf for (name, _), leaf in leaves}
-    return Captured(program, batch, [name for name, _ in leaves], output, target, states, inputs)
+    return Captured(program, batch, [name for name, _ in leaves], output, target, states, inputs, example, batch_dim)
 
 
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:

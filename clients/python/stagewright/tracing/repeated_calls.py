@@ -55,7 +55,7 @@ def refuse_hidden_state(model: nn.Module, loss: Callable, example: tuple, batch_
     held = HeldState([*calls.module.modules()])
     try:
         if calls.can_run():
-            with _silent():
+            with silent():
                 _compare(calls, held)
     except ExportError:
         raise
@@ -81,7 +81,7 @@ class _Calls:
         """Outputs, loss and new buffers for the example, or for other samples."""
         state = {name: _copy(tensor) for name, tensor in _named_tensors(self.module)}
         batch = pytree.tree_map_only(torch.Tensor, torch.clone, self._batches[0 if other else 1])
-        with _same_random_numbers():
+        with same_random_numbers():
             results = torch.func.functional_call(self.module, state, batch)
         tensors = [leaf for leaf in _leaves(results) if isinstance(leaf, torch.Tensor)]
         buffers = [state[name] for name, _ in self.module.named_buffers()]
@@ -246,7 +246,7 @@ def _moved(example: tuple, batch_dim: int) -> tuple:
 
 
 @contextlib.contextmanager
-def _same_random_numbers() -> Iterator[None]:
+def same_random_numbers() -> Iterator[None]:
     """While open, PyTorch, Python and NumPy draw the same numbers as ever; how they draw is judged elsewhere."""
     of_numpy = sys.modules["numpy"].random if "numpy" in sys.modules else None
     before = random.getstate(), of_numpy.get_state() if of_numpy else None
@@ -261,7 +261,7 @@ def _same_random_numbers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Models that print or warn do so when they are traced."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")

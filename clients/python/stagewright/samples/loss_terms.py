@@ -177,10 +177,11 @@ class _Rewriter:
         ]
 
     def _open_fused(self, node: fx.Node) -> None:
-        """`loss(mean)` as `loss(sum) / total(weights of the targets that count)`."""
+        """`loss(mean)` as `loss(sum) / total(weights of the targets that count)`; not with weights of the classes that the
+        batch itself makes."""
         call = bind(node)
         target, weight = call["target"], call["weight"]
-        if not self._is_data(target) or (weight is not None and not self._is_data(weight)):
+        if not self._is_data(target) or (weight is not None and not (self._is_data(weight) and self._is_constant(weight))):
             return
         with self._graph.inserting_before(node):
             counts = self._call(node, aten.ne.Scalar, target, call["ignore_index"])
@@ -317,6 +318,10 @@ class _Rewriter:
     def _is_data(self, node: fx.Node) -> bool:
         """Nothing that trains or changes is in it, no total, and no normalisation over the batch."""
         return not any(source in self._changing or source.target is batch_total for source in ancestors([node]))
+
+    def _is_constant(self, node: fx.Node) -> bool:
+        inputs = set(self._captured.program.graph_signature.user_inputs)
+        return not any(source.name in inputs for source in ancestors([node]))
 
     def _changing_placeholders(self) -> set[fx.Node]:
         changing = set()

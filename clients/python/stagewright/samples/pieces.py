@@ -104,8 +104,12 @@ class Pieces:
     def _cannot_tell(self, node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds) -> bool:
         if scales_by_frequency(node) or any(source in self._unreliable for source in read):
             return True
+        if node.meta.get("known"):  # Written by a rewrite, which knows what it means.
+            return False
         shown_mixed = all(kind is Kind.MIXED for kind in (found if isinstance(found, list) else [found]))
-        if not shown_mixed and any(source in self._gathered for source in self._decisive(node, read)):
+        if not shown_mixed and any(not is_sound(kinds[s]) for s in self._decisive(node, read) if self._holds_several(s)):
+            return True
+        if isinstance(found, Layout) and self._counts(node) and any(not is_sound(kinds[s]) for s in read if _has_batch(s)):
             return True
         if any(source in self._cut_off for source in read):
             if not shown_mixed and not self._adds_up(node, found, read, kinds):
@@ -123,6 +127,14 @@ class Pieces:
         if isinstance(node.meta.get("val"), torch.Tensor) and not _is_floating(node):
             return [source for source in read if _is_floating(source) and source not in self._whole]  # It is rounded.
         return []
+
+    def _counts(self, node: fx.Node) -> bool:
+        """Computes whole numbers, of which few samples have the same by chance, as their places in a queue."""
+        return _name(node) in _KEEP_WHOLE and (node in self._whole or not _is_floating(node))
+
+    def _holds_several(self, source: fx.Node) -> bool:
+        """Something of several samples at once: gathered, or in the place of each, as a running count over the batch."""
+        return source in self._gathered or _has_batch(source)
 
     @staticmethod
     def _adds_up(node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds) -> bool:

@@ -29,20 +29,24 @@ from .sample_kinds import (
     roots,
 )
 from .sample_rules import kinds_by_rules
-from .trial_data import Effort, trial_inputs
+from .trial_data import Effort, draws_that_tell, trial_inputs
 
 aten = torch.ops.aten
 
 # More parameters than these are tried in single precision, and more than those, which takes minutes, not at all.
 _MOST_IN_DOUBLE = 50_000_000
 _MOST_PARAMETERS = 500_000_000
+# So often integers are drawn at most.
+_MOST_DRAWS = 8
 _FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 
 class Trial:
     """One run of a graph: a whole batch and its two parts, node by node."""
 
-    def __init__(self, captured: Captured, state: dict[str, torch.Tensor], effort: Effort, dtype: torch.dtype):
+    def __init__(
+        self, captured: Captured, state: dict[str, torch.Tensor], effort: Effort, dtype: torch.dtype, draw: int = 0
+    ):
         self._captured = captured
         graph = captured.program.graph_module.graph
         self._graph = graph
@@ -51,8 +55,8 @@ class Trial:
         self._tolerance = 1e-10 if dtype is torch.float64 else 1e-4
         first = max(2, captured.batch.least)
         self._parts = (first, max(1, captured.batch.least))
-        self._generator = torch.Generator().manual_seed(0)
-        self._inputs = trial_inputs(captured, sum(self._parts), effort, self._generator)
+        self._generator = torch.Generator().manual_seed(draw)
+        self._inputs = trial_inputs(captured, sum(self._parts), effort, self._generator, draw)
         self._state = state
         self._pieces = Pieces(captured)
 
@@ -274,5 +278,32 @@ def find_kinds(captured: Captured, state: dict[str, torch.Tensor]) -> tuple[Kind
         except Exception:  # These inputs do not suit the model; that it runs at all, tracing has shown.
             continue
         if believed:
-            return kinds, effort
+            return _of_other_draws(captured, state, effort, dtype, kinds), effort
     return None
+
+
+def _of_other_draws(
+    captured: Captured, state: dict[str, torch.Tensor], effort: Effort, dtype: torch.dtype, kinds: Kinds
+) -> Kinds:
+    """What is also true of other integers, where a batch has so few values that samples have the same ones."""
+    most = _MOST_DRAWS if dtype is torch.float64 else _MOST_DRAWS // 2
+    for draw in range(1, min(most, draws_that_tell(captured))):
+        try:
+            others, believed = Trial(captured, state, effort, dtype, draw).run()
+        except Exception:  # These do not suit the model.
+            continue
+        if believed:
+            kinds = {node: _joined(found, others[node]) for node, found in kinds.items()}
+    return kinds
+
+
+def _joined(found: Found | None, other: Found | None) -> Found | None:
+    """What two trials have shown; a value that none of the samples of one has changed may be a sum or a mean."""
+    if isinstance(found, list):
+        return [_joined(*pair) for pair in zip(found, other)]
+    if found == other:
+        return found
+    if Kind.CONSTANT in (found, other):
+        found = other if found is Kind.CONSTANT else found
+        return found if found in (Kind.SUM, Kind.MEAN) else Kind.MIXED
+    return Kind.MIXED

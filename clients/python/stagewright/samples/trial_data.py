@@ -1,6 +1,7 @@
 """Small batches on which a captured graph is tried: made from the example's tensors, so that every sample differs."""
 
 import enum
+import math
 
 import torch
 from torch import fx
@@ -20,6 +21,8 @@ class Effort(enum.Enum):
 
 # Integers of which an example shows one value only, and the graph no bound, are drawn below this.
 _FEW = 8
+# Samples with so many random bits each are hardly ever the same.
+_BITS = 16.0
 
 # Operators through which an integer reaches a table or a loss as it is.
 _PASS_ON = {
@@ -39,14 +42,32 @@ CLASS_LOSSES = {
 
 
 def trial_inputs(
-    captured: Captured, samples: int, effort: Effort, generator: torch.Generator
+    captured: Captured, samples: int, effort: Effort, generator: torch.Generator, draw: int
 ) -> dict[str, torch.Tensor]:
-    """One tensor per input of the graph, with `samples` samples along dimension 0."""
+    """One tensor per input of the graph, with `samples` samples along dimension 0; others for another draw."""
     placeholders = _input_placeholders(captured)
     return {
-        name: _some_batch(tensor, placeholders[name], samples, effort, generator)
+        name: _some_batch(tensor, placeholders[name], samples, effort, generator, draw)
         for name, tensor in captured.example.items()
     }
+
+
+def draws_that_tell(captured: Captured) -> int:
+    """So many draws give every two samples other integers at least once, but for one time in ten thousand or so."""
+    placeholders = _input_placeholders(captured)
+    fewest = min(
+        (_bits(tensor, placeholders[name]) for name, tensor in captured.example.items() if tensor.numel()), default=_BITS
+    )
+    return math.ceil(_BITS / max(fewest, 1.0))
+
+
+def _bits(example: torch.Tensor, node: fx.Node) -> float:
+    """How much there is to draw for a sample."""
+    if example.is_floating_point():
+        return _BITS
+    least, most, _ = _integer_range(node)
+    values = 2 if example.dtype is torch.bool else most - least if most is not None else example.unique().numel()
+    return example[0].numel() * math.log2(max(values, 1))
 
 
 def _input_placeholders(captured: Captured) -> dict[str, fx.Node]:
@@ -61,9 +82,9 @@ def _input_placeholders(captured: Captured) -> dict[str, fx.Node]:
 
 
 def _some_batch(
-    example: torch.Tensor, node: fx.Node, samples: int, effort: Effort, generator: torch.Generator
+    example: torch.Tensor, node: fx.Node, samples: int, effort: Effort, generator: torch.Generator, draw: int
 ) -> torch.Tensor:
-    rows = example[torch.arange(samples) % example.shape[0]]
+    rows = example[(torch.arange(samples) + draw * samples) % example.shape[0]]
     if rows.is_floating_point():
         return _perturbed(rows, generator)
     if effort is Effort.EXAMPLE or not rows.numel():

@@ -199,8 +199,10 @@ def _grouped_product(graph: fx.Graph, node: fx.Node) -> fx.Node:
     group = emit(aten.searchsorted.Tensor, ends, number)
     chosen = emit(aten.index_select.default, weight, 0, emit(aten.clamp.default, group, None, width[0] - 1))
     product = emit(aten.squeeze.dim, emit(aten.bmm.default, emit(aten.unsqueeze.default, rows, 1), chosen), 1)
-    behind = emit(aten.unsqueeze.default, emit(aten.ge.Scalar, group, width[0]), 1)
-    return emit(aten.masked_fill.Scalar, product, behind, 0.0)
+    behind = emit(aten.ge.Scalar, group, width[0])
+    # Groups end with the rows, and which of them a row is in only chooses its matrix.
+    group.meta["known"] = behind.meta["known"] = True
+    return emit(aten.masked_fill.Scalar, product, emit(aten.unsqueeze.default, behind, 1), 0.0)
 
 
 def _bound(node: fx.Node, names: tuple[str, ...]) -> list[fx.Node]:

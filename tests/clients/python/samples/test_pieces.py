@@ -70,6 +70,39 @@ def test_losses_that_do_not(case, tmp_path):
             torch.testing.assert_close(gradients[name], gradient)
 
 
+@pytest.mark.parametrize("classes", range(2, 8))
+def test_targets_of_few_values_do_not_hide_that_samples_are_mixed(classes, tmp_path):
+    """Some of a small batch have the same target, whichever sample it is of."""
+    net, x, target = nn.Linear(6, classes), torch.randn(8, 6), torch.randint(0, classes, (8,))
+
+    def mixed(output, target):
+        return 0.7 * F.cross_entropy(output, target) + 0.3 * F.cross_entropy(output, target.roll(1, 0))
+
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples"):
+        stagewright.export(net, x, loss=mixed, targets=target, path=tmp_path / "m.swg")
+    stagewright.export(net, x, loss=nn.CrossEntropyLoss(), targets=target, path=tmp_path / "m.swg")
+
+
+class Experts(nn.Module):
+    """Each takes a few samples of a batch, the first ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.choice, self.experts, self.head = nn.Linear(6, 3), nn.Parameter(torch.randn(3, 6, 6)), nn.Linear(6, 4)
+
+    def forward(self, x):
+        chance, chosen = self.choice(x).softmax(1).max(1)
+        ones = F.one_hot(chosen, 3)
+        kept = (ones.cumsum(0) * ones).sum(1) <= 4
+        return self.head((x[:, None] @ self.experts[chosen])[:, 0] * (chance * kept)[:, None])
+
+
+def test_a_bound_on_samples_that_a_small_batch_does_not_reach(tmp_path):
+    x, target = batch(8)
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples.*test_pieces.py"):
+        stagewright.export(Experts(), x, loss=nn.MSELoss(), targets=target, path=tmp_path / "m.swg")
+
+
 class Words(nn.Module):
     def __init__(self, table):
         super().__init__()

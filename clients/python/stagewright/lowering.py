@@ -23,7 +23,8 @@ from .samples.sample_kinds import (
 )
 from .tracing.capture import Captured, is_virtual, public_name
 from .tracing.complex_numbers import refuse_complex_state
-from .tracing.places import describe
+from .tracing.diagnosis import no_transforms
+from .tracing.places import describe, line_of_node
 from .tracing.rewrites import with_scalar_overload
 
 aten = torch.ops.aten
@@ -217,6 +218,8 @@ class Lowering:
                 "instead of their values, with sizes of a sample instead of the batch's, and leave means over samples to "
                 "the loss"
             )
+        if "functorch" in getattr(node.target, "__module__", ""):
+            raise ExportError(no_transforms(line_of_node(node)))
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
             raise ExportError(f"{where}: not an ATen operator, so the engine could not run it")
         same = self._same_as(node)

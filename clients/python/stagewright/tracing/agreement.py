@@ -240,13 +240,13 @@ def _apart(found: _Results, expected: _Results) -> dict[tuple[str, str], float]:
 
 
 def _distances(found: _Results, expected: _Results) -> dict[tuple[str, str], float]:
-    largest = max((_size(value) for key, value in expected.items() if key[0] == "gradient"), default=0.0)
+    largest = max((_finite_size(value) for key, value in expected.items() if key[0] == "gradient"), default=0.0)
     distances = {}
     for key, right in expected.items():
         value = found[key]
         least = _NEGLIGIBLE * largest if key[0] == "gradient" else 1e-6
         off = _size(_difference(value, right))
-        distances[key] = off / max(_size(right), least, 1e-30)
+        distances[key] = off / max(_finite_size(right), least, 1e-30)
     return distances
 
 
@@ -255,13 +255,20 @@ def _difference(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor 
         return b if a is None else a
     if a.shape != b.shape:
         return torch.tensor(float("inf"))
-    return a.to(torch.float64) - b.to(torch.float64)
+    a, b = (t.to_dense() if t.is_sparse else t for t in (a, b))
+    same = (a == b) | (a.isnan() & b.isnan())
+    return (a.to(torch.float64) - b.to(torch.float64)).masked_fill(same, 0.0)
 
 
 def _size(tensor: torch.Tensor | None) -> float:
+    """The largest number in it; infinite for a difference between a number and none."""
     if tensor is None or not tensor.numel():
         return 0.0
     return float((tensor.to_dense() if tensor.is_sparse else tensor).detach().to(torch.float64).abs().max())
+
+
+def _finite_size(tensor: torch.Tensor | None) -> float:
+    return 0.0 if tensor is None else _size(tensor[tensor.isfinite()] if not tensor.is_sparse else tensor)
 
 
 def _epsilon(*tensors: torch.Tensor | None) -> float:

@@ -39,7 +39,14 @@ from .traceable import (
     settled_minima,
     unchecked_distributions,
 )
-from .unrecorded import refuse_backward_hooks, refuse_own_randomness, refused_hooks, refused_packing
+from .unrecorded import (
+    noted_escapes,
+    refuse_backward_hooks,
+    refuse_own_randomness,
+    refused_backward,
+    refused_hooks,
+    refused_packing,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,6 +244,7 @@ def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode,
         settled_minima(),
         traceable_ctc(),
         refused_hooks(),
+        refused_backward(),
         refused_packing(),
     ):
         yield
@@ -266,7 +274,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
         dim = Dim("batch", min=bounds[0], max=bounds[1])
         shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
         try:
-            with _quiet(), exact_lines(), marked_regions(), fixed_sizes() as fixed:
+            with _quiet(), exact_lines(), marked_regions(), fixed_sizes() as fixed, noted_escapes() as escapes:
                 return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False), bounds
         except ExportError:
             raise
@@ -274,7 +282,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
             narrower = suggested_bounds(str(error), bounds)
             if narrower is None:
                 refuse_what_fails_by_itself(wrapper, example)
-                raise ExportError(f"torch.export cannot trace the model: {explain(error, fixed)}") from error
+                raise ExportError(f"torch.export cannot trace the model: {explain(error, fixed, escapes)}") from error
             bounds = narrower
 
 
@@ -362,7 +370,7 @@ def _example_output(model: nn.Module, mode: FakeTensorMode, args: tuple, kwargs:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         state[name] = tensor if isinstance(tensor, FakeTensor) else _fake_like(tensor, mode)
     try:
-        with mode, torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with mode, torch.enable_grad(), torch.random.fork_rng(devices=[]):  # Forward may ask for gradients.
             return torch.func.functional_call(model, state, args, kwargs)
     except ExportError:
         raise

@@ -47,18 +47,28 @@ def fixed_sizes() -> Iterator[list[str]]:
         yield lines
 
 
-def explain(error: Exception, fixed: list[str] | None = None) -> str:
+def explain(error: Exception, fixed: list[str] | None = None, escapes: dict[str, str] | None = None) -> str:
     """One sentence on what the tracer stumbled over, with the line of the user's code and what to do.
 
-    fixed: the lines that fixed a size.
+    fixed: the lines that fixed a size. escapes: those at which values went past the tracer, by how.
     """
     text = str(error).strip()
     line = line_of_error(error)
+    if "fake tensor in the exported program constant" in text:
+        return _escaped(escapes or {})
+    if any(phrase in text for phrase in _TRANSFORMS):
+        return no_transforms(line)
+    if "unhashable type: non-nested SymInt" in text:
+        return (
+            f"forward looks up the batch size in a dictionary, a set or a cache{line}; micro-batches have fewer samples: "
+            "look up sizes of a sample instead"
+        )
     if "specialized it to be a constant" in text or "Constraints violated" in text:
         line = line or (fixed[0] if fixed else "")
         return (
-            f"the model fixes or restricts the batch size{line}: it uses it as a Python number, cuts the batch in parts, "
-            "or compares samples with each other. Micro-batches have fewer samples: compute what is to be the same in all "
+            f"the model fixes or restricts the batch size{line}: it uses it as a Python number, as len(x) and a loop over "
+            "the samples do, cuts the batch in parts, or compares samples with each other. Take it as x.shape[0], which "
+            "may be any number. Micro-batches have fewer samples: compute what is to be the same in all "
             "of them from sizes of a sample, and leave means over samples to the loss"
         )
     if "data-dependent" in text:
@@ -74,6 +84,36 @@ def explain(error: Exception, fixed: list[str] | None = None) -> str:
             "out and make new tensors with device=x.device"
         )
     return re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0]) + line
+
+
+# What errors of functorch's own tensors say.
+_TRANSFORMS = ("functorch tensor", "'Tensor' object has no attribute 'constant'")
+
+
+def no_transforms(line: str) -> str:
+    return (
+        f"transforms of torch.func (grad, vmap, jvp, jacrev) cannot be captured{line}; write what they compute with "
+        "operators on whole batches"
+    )
+
+
+def _escaped(escapes: dict[str, str]) -> str:
+    """Values of the graph came back to it by a way that the tracer does not follow."""
+    if "torch.autograd.grad" in escapes:
+        return (
+            f"forward asks for gradients with torch.autograd.grad{escapes['torch.autograd.grad']}, as gradient penalties, "
+            "physics-informed networks and forces from energies do; that cannot be captured. Write the derivative with "
+            "operators, or leave the penalty out"
+        )
+    if ".data" in escapes:
+        return (
+            f"forward works on the .data of a tensor{escapes['.data']}, which cannot be captured; only the optimizer may "
+            "change a parameter, and other values are computed as new tensors, from x.detach() where no gradient is to pass"
+        )
+    return (
+        "values of the graph come back to it by a way that the tracer does not follow, such as gradients that forward asks "
+        "for, .data, or tensors kept in Python; compute with operators on the tensors themselves"
+    )
 
 
 def reading_of(model: nn.Module, args: tuple) -> str:

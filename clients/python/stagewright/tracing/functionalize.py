@@ -20,7 +20,7 @@ from .constants import fold_constants
 from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .recurrent import split_recurrent_layers
 from .regions import inline_regions
-from .rewrites import expose_attention_dropout, fold_identities, is_mutating, name_plainly
+from .rewrites import expose_attention_dropout, fold_identities, is_mutating, keep_the_batch, name_plainly
 
 aten = torch.ops.aten
 
@@ -56,6 +56,7 @@ def make_functional(
     write_out_complex_numbers(program)
     rewrite_known_operators(program.graph_module.graph)
     name_plainly(program.graph_module.graph)
+    keep_the_batch(program.graph_module.graph)
     fold_constants(program)
     fold_identities(program.graph_module.graph, shape_env, keep_slices)
     expose_attention_dropout(program.graph_module.graph)

@@ -13,7 +13,7 @@ from torch import nn
 Place = tuple[int, object]
 
 # Of every module, and in others' hands. Hooks are not: models note in an attribute that they have put theirs.
-_OF_MODULES = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
+_OF_MODULES = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, nn.Module)
 _NUMBERS = (bool, int, float)
 _LISTS = (list, set, collections.deque)

@@ -5,6 +5,7 @@ import inspect
 import pathlib
 import re
 import traceback
+import types
 from unittest import mock
 
 import torch
@@ -43,6 +44,11 @@ def place_here() -> str:
 def line_here() -> str:
     """The same for the code that is running."""
     return _text(traceback.extract_stack())
+
+
+def is_users(frame: types.FrameType) -> bool:
+    """Whether a frame runs code that is neither PyTorch's nor ours."""
+    return not frame.f_code.co_filename.startswith(_OURS)
 
 
 def module_here(model: nn.Module) -> str:

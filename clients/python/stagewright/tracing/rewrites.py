@@ -43,6 +43,18 @@ def name_plainly(graph: fx.Graph) -> None:
             node.target = _PLAIN[node.target]
 
 
+def keep_the_batch(graph: fx.Graph) -> None:
+    """Names the dimensions that `x.squeeze()` takes away: of a micro-batch of one sample it would take the batch's, too.
+    And gradients of tables are not sparse, which changes nothing in their values."""
+    for node in graph.nodes:
+        if node.target is aten.squeeze.default:
+            sizes = node.args[0].meta["val"].shape
+            node.target = aten.squeeze.dims
+            node.args = (node.args[0], [dim for dim, size in enumerate(sizes) if isinstance(size, int) and size == 1])
+        elif node.target is aten.embedding.default and len(node.args) > 4:
+            node.args = node.args[:4]
+
+
 def is_mutating(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 

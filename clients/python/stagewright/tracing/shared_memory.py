@@ -7,6 +7,7 @@ that parameter, and all else is refused.
 
 import torch
 from torch import fx
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
@@ -70,7 +71,7 @@ def read_as_state(program: ExportedProgram, tensors: dict[str, torch.Tensor]) ->
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
-    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_functorch_wrapped_tensor(tensor)
     return plain and tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel() > 0
 
 

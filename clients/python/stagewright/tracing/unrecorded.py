@@ -1,5 +1,5 @@
-"""What no graph records of a model: hooks on gradients, random numbers of Python's and NumPy's, packed sequences. None is
-dropped in silence."""
+"""What no graph records of a model: hooks on gradients, backward passes, random numbers of Python's and NumPy's, packed
+sequences. None is dropped in silence."""
 
 import contextlib
 import random
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils import rnn
 
 from ..errors import ExportError
-from .places import line_here
+from .places import is_users, line_here
 
 
 def refuse_backward_hooks(model: nn.Module) -> None:
@@ -37,6 +37,51 @@ def refused_hooks() -> Iterator[None]:
 
     with mock.patch.object(torch.Tensor, "register_hook", register_hook):
         yield
+
+
+@contextlib.contextmanager
+def refused_backward() -> Iterator[None]:
+    """While open, backward passes are not run: they add to gradients beside the loss's own."""
+
+    def backward(*args: object, **kwargs: object) -> None:
+        raise ExportError(
+            f"forward runs a backward pass of its own{line_here()}, which a graph cannot hold: workers run one backward "
+            "pass, from the loss"
+        )
+
+    with mock.patch.object(torch.Tensor, "backward", backward), mock.patch.object(torch.autograd, "backward", backward):
+        yield
+
+
+@contextlib.contextmanager
+def noted_escapes() -> Iterator[dict[str, str]]:
+    """While open, notes the first line of the user's code for each way past the tracer: torch.autograd.grad, whose
+    backward reads values that the tracer does not see, and the `.data` of tensors, which nobody may put others for."""
+    lines: dict[str, str] = {}
+    grad, data = torch.autograd.grad, torch._C.TensorBase.data
+
+    def noted_grad(*args: object, **kwargs: object) -> object:
+        lines.setdefault("torch.autograd.grad", line_here())
+        return grad(*args, **kwargs)
+
+    def read(self: torch.Tensor) -> torch.Tensor:
+        if is_users(sys._getframe(1)):
+            lines.setdefault(".data", line_here())
+        return data.__get__(self)
+
+    def put(self: torch.Tensor, value: torch.Tensor) -> None:
+        if is_users(sys._getframe(1)):
+            raise ExportError(
+                f"forward puts other data in the place of a tensor's{line_here()}; only the optimizer may change a "
+                "parameter, and other values are computed as new tensors"
+            )
+        data.__set__(self, value)
+
+    with (
+        mock.patch.object(torch.autograd, "grad", noted_grad),
+        mock.patch.object(torch.Tensor, "data", property(read, put), create=True),
+    ):
+        yield lines
 
 
 @contextlib.contextmanager

@@ -50,6 +50,8 @@ def parameter_in_place(module, x):
         (lambda m, x: x / math.sqrt(x.shape[0]), r"restricts the batch size \(.*test_errors.py:\d+: .*math.sqrt"),
         (lambda m, x: x * int(x.shape[0] * 0.5), r"restricts the batch size \(.*test_errors.py:\d+: .*int"),
         (lambda m, x: sum(row.sum() for row in x) + x, r"restricts the batch size \(.*test_errors.py:\d+: .*row"),
+        (lambda m, x: x / len(x), r"restricts the batch size \(.*test_errors.py:\d+: .*len\(x\).*Take it as x.shape\[0\]"),
+        (lambda m, x: x * {4: 1.0}.get(x.shape[0], 2.0), r"in a dictionary, a set or a cache \(.*test_errors.py:\d+"),
         (lambda m, x: x * x.shape[0] ** 0.5, r"test_errors.py:\d+: .*a number computed from data or from the batch size"),
         (lambda m, x: x * (1 / x.shape[0]), r"test_errors.py:\d+: .*a number computed from data or from the batch size"),
         (lambda m, x: x * 2 if x.sum() > 0 else x, r"values of a tensor \(.*test_errors.py:\d+"),

@@ -28,6 +28,7 @@ class Body(nn.Module):
         self.plain = torch.ones(4)
         self.own, self.of_numpy = random.Random(0), numpy.random.default_rng(0)
         self.register_buffer("mean", torch.zeros(4))
+        self.drop = nn.Dropout(0.5)
 
     def forward(self, x):
         return self.second(self.step(self, self.first(x)))
@@ -102,10 +103,16 @@ def average(module, x):
     return x
 
 
+def switching_off(module, x):
+    x = module.drop(x)
+    module.drop.eval()
+    return x
+
+
 STATE = {
     counting: "count", warming_up: "count", one_in_a_hundred: "count", cooling: "scale", written_in_place: "plain",
     last_batch: "kept", first_batch: "kept", appending: "seen", by_key: "times", of_the_file: "calls",
-    of_the_class: "shared", average: "count",
+    of_the_class: "shared", average: "count", switching_off: "training",
 }  # fmt: skip
 
 

@@ -180,3 +180,25 @@ def test_distributions(tmp_path):
     found, _ = Interpreter.load(exported).run(inputs, 3)
     torch.testing.assert_close(found, model(**inputs)["loss"])
     assert torch.distributions.Distribution._validate_args is checked
+
+
+class Squeezing(nn.Module):
+    def __init__(self, squeeze):
+        super().__init__()
+        self.conv, self.table, self.squeeze = nn.Conv1d(3, 4, 3), nn.Embedding(5, 4, sparse=True), squeeze
+
+    def forward(self, x, ids):
+        return self.squeeze(self.conv(x).mean(2, keepdim=True).unsqueeze(1)) + self.table(ids)
+
+
+def test_a_batch_of_one_sample_is_not_squeezed_away(tmp_path):
+    """Micro-batches may have one sample where no mini-batch has."""
+    model = Squeezing(torch.squeeze)
+    x, ids, target = torch.randn(4, 3, 6), torch.randint(0, 5, (4,)), torch.randn(4, 4)
+    exported = stagewright.export(
+        model, {"x": x, "ids": ids}, loss=nn.MSELoss(), targets=target, path=tmp_path / "m.swg"
+    )
+    expected = nn.functional.mse_loss(model(x, ids), target)
+    found, _ = Interpreter.load(exported).run_in_parts({"x": x, "ids": ids, "target": target}, [1, 2, 1])
+    torch.testing.assert_close(found, expected)
+    assert not any(entry.boolean for node in exported.graph.nodes if "embedding" in node.target for entry in node.args)

@@ -38,9 +38,36 @@ def packed(y):
     return nn.LSTM(1, 4, batch_first=True)(sequences)[1][0][-1]
 
 
+def penalised(y):
+    z = y.detach().requires_grad_(True)
+    slope, = torch.autograd.grad(z.square().sum(1).exp().sum(), z, create_graph=True)
+    return y + slope
+
+
+def going_back(y):
+    y.sum().backward(retain_graph=True)
+    return y
+
+
+def with_other_data(y):
+    y.data = y.data * 0.5
+    return y
+
+
+def through_data(y):
+    z = y * 1
+    z.data.clamp_(-0.1, 0.1)
+    return z
+
+
 @pytest.mark.parametrize(
     "step, message",
     [
+        (penalised, r"gradients with torch.autograd.grad \(.*test_unrecorded.py:\d+: slope, = .*gradient penalties.*cannot be captured"),
+        (going_back, r"backward pass of its own \(.*test_unrecorded.py:\d+: y.sum\(\).backward"),
+        (with_other_data, r"puts other data in the place of a tensor's \(.*test_unrecorded.py:\d+: y.data = .*only the optimizer"),
+        (through_data, r"works on the .data of a tensor \(.*test_unrecorded.py:\d+: z.data.clamp_.*x.detach\(\)"),
+        (lambda y: torch.func.vmap(torch.tanh)(y), r"transforms of torch.func .*test_unrecorded.py:\d+"),
         (hooked, r"hook on a gradient \(.*test_unrecorded.py:\d+: y.register_hook"),
         (skipped, r"from Python's random \(.*test_unrecorded.py:\d+: return y if random.random.*as an input"),
         (packed, r"packs sequences \(.*test_unrecorded.py:\d+: sequences = rnn.pack.*over the padded sequences"),

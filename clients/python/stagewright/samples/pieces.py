@@ -35,6 +35,8 @@ _LINEAR = {
 }  # fmt: skip
 # Make whole numbers of whole numbers, whatever the type.
 _KEEP_WHOLE = {"sum", "cumsum", "add", "sub", "mul", "to", "_to_copy", "view", "reshape", "clone", "detach", "cat", "stack"}
+# Have, along the batch, something of all samples before.
+_RUNNING = {"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "argsort", "sort", "topk"}
 # Operator -> position of the argument that divides gradients by how often the batch has an index.
 _SCALED_BY_FREQUENCY = {aten.embedding.default: 3, aten.embedding_bag.default: 3, aten.embedding_bag.padding_idx: 3}
 
@@ -61,6 +63,8 @@ class Pieces:
         self._trained = {node for kind, node in by_kind if kind is InputKind.PARAMETER}
         self._gathered: set[fx.Node] = set()
         self._whole: set[fx.Node] = set()
+        # For each sample, something of those before it: its place in a queue, say.
+        self._running: set[fx.Node] = set()
         self._cut_off: set[fx.Node] = set()
         self._unreliable: set[fx.Node] = set()
 
@@ -77,6 +81,9 @@ class Pieces:
             return [Kind.MIXED] * len(value) if isinstance(value, (list, tuple)) else Kind.MIXED
         if not is_sound(found) and (not _has_batch(node) or any(self._is_gathered_number(source) for source in read)):
             self._gathered.add(node)
+        if not is_sound(found) and _has_batch(node) and not node.meta.get("known"):
+            if _name(node) in _RUNNING or any(source in self._running for source in read):
+                self._running.add(node)
         return found
 
     def _follow(self, node: fx.Node, read: list[fx.Node]) -> None:
@@ -107,9 +114,9 @@ class Pieces:
         if node.meta.get("known"):  # Written by a rewrite, which knows what it means.
             return False
         shown_mixed = all(kind is Kind.MIXED for kind in (found if isinstance(found, list) else [found]))
-        if not shown_mixed and any(not is_sound(kinds[s]) for s in self._decisive(node, read) if self._holds_several(s)):
+        if not shown_mixed and any(s in self._gathered or s in self._running for s in self._decisive(node, read)):
             return True
-        if isinstance(found, Layout) and self._counts(node) and any(not is_sound(kinds[s]) for s in read if _has_batch(s)):
+        if isinstance(found, Layout) and self._counts(node) and any(source in self._running for source in read):
             return True
         if any(source in self._cut_off for source in read):
             if not shown_mixed and not self._adds_up(node, found, read, kinds):
@@ -131,10 +138,6 @@ class Pieces:
     def _counts(self, node: fx.Node) -> bool:
         """Computes whole numbers, of which few samples have the same by chance, as their places in a queue."""
         return _name(node) in _KEEP_WHOLE and (node in self._whole or not _is_floating(node))
-
-    def _holds_several(self, source: fx.Node) -> bool:
-        """Something of several samples at once: gathered, or in the place of each, as a running count over the batch."""
-        return source in self._gathered or _has_batch(source)
 
     @staticmethod
     def _adds_up(node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds) -> bool:

@@ -167,8 +167,9 @@ class _Capturing:
             raise
         lowering = Lowering(captured, separated, self.state, kept, self.name)
         graph = lowering.run()
-        refuse_other_results(captured, self.model, self.loss, self.state)
+        compared = refuse_other_results(captured, self.model, self.loss, self.state)
         graph.producer = "; assumed ".join([_producer(), *([", ".join(assumed)] if assumed else [])])
+        graph.producer += "" if compared else "; not compared with the module"
         return _OneLength(example, captured, graph, lowering.tensors)
 
 

@@ -35,12 +35,12 @@ _ROUNDING, _AMPLIFIED = 8.0, 50.0
 _NEGLIGIBLE = 1e-3
 
 
-def refuse_other_results(captured: Captured, model: nn.Module, loss: Callable, state: dict[str, torch.Tensor]) -> None:
+def refuse_other_results(captured: Captured, model: nn.Module, loss: Callable, state: dict[str, torch.Tensor]) -> bool:
     """ExportError, naming what differs, unless graph and module give the same for the example and for another number of
-    samples. The module is left as it was, and is not judged where it has no data, is very large, or fails."""
+    samples. The module is left as it was. False where it is not judged: it has no data, is very large, or fails."""
     count = sum(tensor.numel() for tensor in state.values())
     if count > _MOST_PARAMETERS or any(is_virtual(t) or t.device.type != "cpu" for t in state.values()):
-        return
+        return False
     both = _Both(captured, ModelAndLoss(model, loss), state, with_gradients=count <= _MOST_WITH_GRADIENTS)
     held = HeldState([*both.module.modules()])
     try:
@@ -53,9 +53,10 @@ def refuse_other_results(captured: Captured, model: nn.Module, loss: Callable, s
     except ExportError:
         raise
     except Exception:
-        return  # Batches of such a size do not suit the module.
+        return False  # Batches of such a size do not suit the module, or its loss is no number.
     finally:
         held.restore()
+    return True
 
 
 def _sizes(captured: Captured) -> list[int]:
@@ -91,7 +92,7 @@ class _Both:
         """The first of what differs by more than rounding explains."""
         module = self._of_module(samples)
         if not torch.isfinite(module["loss", ""]):
-            return None
+            raise ArithmeticError("the loss of the example is no number")
         graph = self._of_graph(samples)
         apart = _apart(graph, module)
         if not apart:
@@ -125,15 +126,22 @@ class _Both:
             buffers = {public_name(name): tensor.detach().clone() for name, tensor in self.module.named_buffers()}
             return self._results(loss, buffers)
 
-    def _of_graph(self, samples: int, values: dict[fx.Node, object] | None = None) -> _Results:
-        graph, values = self._captured.program.graph_module.graph, {} if values is None else values
+    def _of_graph(self, samples: int, kept: dict[fx.Node, object] | None = None) -> _Results:
+        """kept: takes all values, if given."""
+        graph = self._captured.program.graph_module.graph
+        uses = {node: len(node.users) for node in graph.nodes}
         with self._evaluating():
-            for node, value in self._placeholders(samples):
-                values[node] = value
+            values: dict[fx.Node, object] = dict(self._placeholders(samples))
             for node in graph.nodes:
                 if node.op == "call_function":
                     args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
                     values[node] = node.target(*args, **kwargs)
+                    if kept is not None:
+                        kept[node] = values[node]
+                    for source in node.all_input_nodes:
+                        uses[source] -= 1
+                        if not uses[source]:
+                            del values[source]
             # Batch normalisation writes its statistics by itself.
             buffers = {public_name(name): tensor.detach().clone() for name, tensor in self.module.named_buffers()}
             *states, loss, _ = graph.output_node().args[0]

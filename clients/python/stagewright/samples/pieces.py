@@ -6,6 +6,8 @@ the mean is positive, a count of rare events is none where there was none, and `
 it has no kind that can be relied on, whatever its value is.
 """
 
+import operator
+
 import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
@@ -82,7 +84,7 @@ class Pieces:
         if not is_sound(found) and (not _has_batch(node) or any(self._is_gathered_number(source) for source in read)):
             self._gathered.add(node)
         if not is_sound(found) and _has_batch(node) and not node.meta.get("known"):
-            if _name(node) in _RUNNING or any(source in self._running for source in read):
+            if not _is_sorted_values(node) and (_name(node) in _RUNNING or any(s in self._running for s in read)):
                 self._running.add(node)
         return found
 
@@ -166,6 +168,11 @@ def settled_in_single_precision(node: fx.Node, found: Found | None, kinds: Kinds
 def _name(node: fx.Node) -> str:
     schema = getattr(node.target, "_schema", None)
     return schema.name.removeprefix("aten::").strip("_") if schema else ""
+
+
+def _is_sorted_values(node: fx.Node) -> bool:
+    """Those that a sort gives are the samples' own in another order; what it also gives are their places."""
+    return node.target is operator.getitem and _name(node.args[0]) in ("sort", "topk") and node.args[1] == 0
 
 
 def _has_batch(node: fx.Node) -> bool:

@@ -139,7 +139,8 @@ TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
   };
   const std::string all = R"("nodes": ["*"], "devices": [0])";
   const std::pair<std::string, const char*> cases[] = {
-      {"", "options.manual, line 1, column 1: not JSON"},
+      {"", "options.manual: the planner \"manual\" needs a plan"},
+      {" ", "options.manual, line 1, column 2: not JSON"},
       {"[]", "options.manual: the file is not an object"},
       {R"({"stage": []})", "options.manual: stage is not a known field"},
       {stages(""), "options.manual: stages is empty"},

@@ -168,8 +168,9 @@ class _Capturing:
         lowering = Lowering(captured, separated, self.state, kept, self.name)
         graph = lowering.run()
         compared = refuse_other_results(captured, self.model, self.loss, self.state)
+        has_data = not any(is_virtual(tensor) for tensor in self.state.values())
         graph.producer = "; assumed ".join([_producer(), *([", ".join(assumed)] if assumed else [])])
-        graph.producer += "" if compared else "; not compared with the module"
+        graph.producer += "; not compared with the module" if has_data and not compared else ""
         return _OneLength(example, captured, graph, lowering.tensors)
 
 

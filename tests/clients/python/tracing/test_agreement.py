@@ -120,4 +120,4 @@ def test_what_is_not_compared_is_said(tmp_path):
     no_number = stagewright.export(Body(lambda m, x: x * 1e30 * 1e30 * 0), torch.randn(8, 4), **options)
     assert no_number.graph.producer.endswith("; not compared with the module")
     without_data = stagewright.export(model.to("meta"), torch.randn(8, 4), weights=False, **options)
-    assert without_data.graph.producer.endswith("; not compared with the module")
+    assert "compared" not in without_data.graph.producer  # Whoever leaves the data out knows.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,75 @@ std::vector<LayerShape> LayersToTime(const at::Device& device) {
   return {{16, 64, 64}, {64, 256, 256}, {128, 512, 512}};
 }
 
+// Images of `channels` planes of `side` x `side` numbers, convolved into as many planes by filters
+// of 3 x 3.
+struct ConvolutionShape {
+  int64_t images, channels, side;
+  double flops() const { return FlopsOfProduct(images * side * side, 9 * channels, channels); }
+};
+
+// As SecondsOfProduct.
+double SecondsOfConvolution(KernelTimer& timer, at::ScalarType type, const ConvolutionShape& shape,
+                            int repeats, double overhead) {
+  const auto [images, channels, side] = shape;
+  const auto planes = [&](int64_t count, int64_t width) {
+    return Normal(timer.device(), type, count, channels * width * width)
+        .view({count, channels, width, width});
+  };
+  const at::Tensor x = planes(images, side), g = planes(images, side), w = planes(channels, 3);
+  const std::vector<int64_t> one = {1, 1}, none = {0, 0};
+  const double all = timer.Fastest(repeats, [&] { return at::conv2d(x, w, {}, one, one); }) +
+                     timer.Fastest(repeats, [&] {
+                       return std::get<1>(at::convolution_backward(
+                           g, x, w, at::OptionalIntArrayRef(), one, one, one, /*transposed=*/false,
+                           none, /*groups=*/1, {true, true, false}));
+                     });
+  return std::max(all / 3 - overhead, 1e-9);
+}
+
+// From small to large, as LayersToTime.
+std::vector<ConvolutionShape> ConvolutionsToTime(const at::Device& device) {
+  if (device.is_cuda()) return {{8, 64, 28}, {32, 64, 56}, {32, 256, 28}};
+  return {{8, 8, 16}, {8, 32, 16}, {16, 64, 14}};
+}
+
+// What work of some size took, at one of several sizes.
+struct TimedWork {
+  double flops, seconds;
+};
+
+// Times of `shapes`, from small to large; none where the device lacks the type.
+template <typename Shape, typename Seconds>
+std::vector<TimedWork> TimeAll(const at::Device& device, const std::vector<Shape>& shapes,
+                               const Seconds& seconds) {
+  std::vector<TimedWork> timed;
+  const absl::Status measured = Guarded([&] {
+    for (const Shape& shape : shapes) {
+      const bool slow = device.is_cpu() && timed.size() + 1 == shapes.size();
+      timed.push_back({shape.flops(), seconds(shape, slow ? kFewRepeats : kRepeats)});
+    }
+  });
+  if (!measured.ok()) timed.clear();
+  return timed;
+}
+
+// Which share of the peak is reached by the size of work, at `fastest` operations a second at most.
+EfficiencyCurve CurveOf(std::vector<TimedWork> timed, double peak, double fastest) {
+  EfficiencyCurve curve;
+  curve.points.resize(timed.size());
+  for (size_t i = timed.size(); i-- > 0;) {
+    // Less work takes less time, at a rate that is no higher: all else is noise, or an overhead
+    // that hides in other work.
+    constexpr double kLess = 1 - 1e-6;
+    const double flops = timed[i].flops;
+    double& seconds = timed[i].seconds;
+    if (i + 1 < timed.size()) seconds = std::min(seconds, kLess * timed[i + 1].seconds);
+    seconds = std::max(seconds, flops / fastest);
+    curve.points[i] = {flops, flops / seconds / peak};
+  }
+  return curve;
+}
+
 // The peak rate of a type and its curve by what layers reach. Nothing where the device lacks it.
 //
 // float32's half_efficiency_flops says nothing of another type: it stands for the time that a
@@ -122,30 +192,31 @@ std::vector<LayerShape> LayersToTime(const at::Device& device) {
 // said to lose fifty times.
 void MeasureType(KernelTimer& timer, ProductType product, at::ScalarType type, double overhead,
                  double DeviceKind::*peak, DeviceKind& kind) {
-  const std::vector<LayerShape> shapes = LayersToTime(timer.device());
-  std::vector<double> seconds;
-  const absl::Status measured = Guarded([&] {
-    for (const LayerShape& shape : shapes) {
-      const bool slow = timer.device().is_cpu() && seconds.size() + 1 == shapes.size();
-      seconds.push_back(
-          SecondsOfProduct(timer, type, shape, slow ? kFewRepeats : kRepeats, overhead));
-    }
-  });
-  if (!measured.ok()) return;
-  const double reached = shapes.back().flops() / seconds.back();
+  std::vector<TimedWork> timed = TimeAll(
+      timer.device(), LayersToTime(timer.device()), [&](const LayerShape& shape, int repeats) {
+        return SecondsOfProduct(timer, type, shape, repeats, overhead);
+      });
+  if (timed.empty()) return;
+  const double reached = timed.back().flops / timed.back().seconds;
   kind.*peak = reached / kPeakShare;
-  EfficiencyCurve curve;
-  curve.type = product;
-  curve.points.resize(shapes.size());
-  for (size_t i = shapes.size(); i-- > 0;) {
-    // Less work takes less time, at a rate that is no higher: all else is noise, or an overhead
-    // that hides in other work.
-    constexpr double kLess = 1 - 1e-6;
-    if (i + 1 < shapes.size()) seconds[i] = std::min(seconds[i], kLess * seconds[i + 1]);
-    seconds[i] = std::max(seconds[i], shapes[i].flops() / reached);
-    curve.points[i] = {shapes[i].flops(), shapes[i].flops() / seconds[i] / kind.*peak};
-  }
-  kind.efficiency.push_back(std::move(curve));
+  kind.efficiency.push_back(CurveOf(std::move(timed), kind.*peak, reached));
+  kind.efficiency.back().type = product;
+}
+
+// The curve of convolutions in a type whose peak is known: they have kernels of their own. On a
+// processor that lacks instructions for a type they would take seconds.
+void MeasureConvolutions(KernelTimer& timer, ProductType product, at::ScalarType type,
+                         double overhead, DeviceKind& kind) {
+  std::vector<TimedWork> timed =
+      TimeAll(timer.device(), ConvolutionsToTime(timer.device()),
+              [&](const ConvolutionShape& shape, int repeats) {
+                return SecondsOfConvolution(timer, type, shape, repeats, overhead);
+              });
+  if (timed.empty()) return;
+  const double peak = RateOf(kind, product);
+  kind.efficiency.push_back(CurveOf(std::move(timed), peak, peak));
+  kind.efficiency.back().operators = ProductKind::kConvolution;
+  kind.efficiency.back().type = product;
 }
 
 // How many times longer products take whose rows begin anywhere, by a layer with an odd number of
@@ -196,6 +267,12 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
   MeasureType(timer, ProductType::kFloat16, at::kHalf, overhead, &DeviceKind::fp16_flops_per_second,
               kind);
   kind.unaligned_slowdown = UnalignedSlowdown(timer, at::kHalf);
+  // Convolutions of float32 may use TF32 (analytic.cc).
+  MeasureConvolutions(timer, ProductType::kTF32, at::kFloat, overhead, kind);
+  if (device.is_cuda()) {
+    MeasureConvolutions(timer, ProductType::kBFloat16, at::kBFloat16, overhead, kind);
+    MeasureConvolutions(timer, ProductType::kFloat16, at::kHalf, overhead, kind);
+  }
   // In float32, efficiency(w) = w / (w + half) fits the rate of the layers.
   const double layers_seconds = timer.Fastest(kRepeats, [&] {
     at::Tensor value = samples;

@@ -5,6 +5,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
 #include "common/topology/device_kind.h"
 #include "worker_daemon/device/work_clock.h"
 
@@ -55,6 +59,31 @@ TEST(DeviceRates, ProductsInSixteenBitsAreAsLongAsPredicted) {
       EXPECT_LT(predicted, 4 * measured) << width;
       EXPECT_GT(predicted, measured / 4) << width;
     }
+  }
+}
+
+// Convolutions have kernels of their own, which reach other rates than layers' products.
+TEST(DeviceRates, ConvolutionsAreAsLongAsPredicted) {
+  at::set_num_threads(1);
+  const at::NoGradGuard no_grad;
+  const DeviceKind kind = MeasureDeviceRates("cpu", "this");
+  KernelTimer timer(at::kCPU);
+  const std::vector<int64_t> one = {1, 1};
+  for (const int64_t channels : {16, 24, 48}) {
+    const at::Tensor x = at::randn({8, channels, 16, 16});
+    const at::Tensor w = at::randn({channels, channels, 3, 3});
+    const double measured =
+        timer.Fastest(5, [&] { return at::conv2d(x, w, {}, one, one); }) +
+        timer.Fastest(5, [&] {
+          return std::get<1>(at::convolution_backward(x, x, w, at::OptionalIntArrayRef(), one, one,
+                                                      one, false, {0, 0}, 1, {true, true, false}));
+        });
+    const double flops = 2.0 * 8 * 16 * 16 * 9 * static_cast<double>(channels * channels);
+    const double predicted =
+        3 * (ToSeconds(kind.kernel_overhead) +
+             ProductSeconds(kind, ProductKind::kConvolution, ProductType::kTF32, flops));
+    EXPECT_LT(predicted, 2 * measured) << channels;
+    EXPECT_GT(predicted, measured / 2) << channels;
   }
 }
 

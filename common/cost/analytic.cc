@@ -3,6 +3,9 @@
 //   forward  = overhead + max(ProductSeconds(w), bytes / bandwidth)     products, convolutions
 //   forward  = overhead + max(w / (peak * e), bytes / bandwidth)        everything else
 //
+// A recurrent layer's products with its state wait for each other: each step is a product and a
+// launch of its own.
+//
 // How much of the peak an operator reaches by its size only makes sense where work is tiled over
 // the device's units. Bytes are those of all operands and results, once each, in the types that the
 // precision takes them in; an operand that is cast is read and written once more, in a launch of
@@ -24,10 +27,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/cost/alignment.h"
 #include "common/cost/backward_moves.h"
 #include "common/cost/cost_model.h"
-#include "common/cost/flops.h"
+#include "common/cost/operations/alignment.h"
+#include "common/cost/operations/flops.h"
+#include "common/cost/operations/recurrence.h"
 #include "common/cost/parameters.h"
 #include "common/cost/retention.h"
 #include "common/cost/typed_sizes.h"
@@ -149,7 +153,9 @@ struct NodeCost {
   AtenKind kind = AtenKind::kElementwise;
   ProductType type = ProductType::kFloat32;
   bool unaligned = false;
-  Quadratic flops;
+  Quadratic flops;  // A recurrent layer's products with its inputs alone.
+  Quadratic steps;  // A recurrent layer's, one after another, and the operations of each.
+  Quadratic step_flops;
   Quadratic bytes;  // Read and written by the forward pass.
   Quadratic saved;
   Quadratic forward_workspace, backward_workspace;
@@ -292,9 +298,15 @@ class AnalyticCostModel : public CostModel {
     double work = flops / (kind.flops_per_second * kPeakShare);
     if (IsMatmulLike(node.kind))
       work = ProductSeconds(kind, ProductKindOf(node.kind), node.type, flops);
+    const double steps = node.steps.At(samples);
+    if (steps > 0) {
+      work += steps *
+              ProductSeconds(kind, ProductKind::kMatmul, node.type, node.step_flops.At(samples));
+    }
     if (node.unaligned) work *= kind.unaligned_slowdown;
     const double traffic = node.bytes.At(samples) / kind.memory_bytes_per_second;
-    return {kind.kernel_overhead, InNanos(std::max(work, traffic))};
+    const auto launches = static_cast<double>(kind.kernel_overhead) * (1 + steps);
+    return {Nanos(Saturate(launches)), InNanos(std::max(work, traffic))};
   }
 
   static Bytes At(const Quadratic& bytes, int64_t samples) {
@@ -315,7 +327,14 @@ class AnalyticCostModel : public CostModel {
       return cost;
     }
     cost.kind = KindOfTarget(node.target);
-    cost.flops = Quadratic([&](int64_t s) { return ForwardFlops(graph, id, s); });
+    if (cost.kind == AtenKind::kRecurrent) {
+      const auto at = [&](int64_t s) { return RecurrenceOf(graph, node, s); };
+      cost.flops = Quadratic([&](int64_t s) { return at(s).input_flops; });
+      cost.steps = Quadratic([&](int64_t s) { return at(s).steps; });
+      cost.step_flops = Quadratic([&](int64_t s) { return at(s).step_flops; });
+    } else {
+      cost.flops = Quadratic([&](int64_t s) { return ForwardFlops(graph, id, s); });
+    }
     cost.saved = Quadratic([&](int64_t s) { return Saved(graph, id, kept, s); });
     const auto backward = [&](int64_t s) {
       return MovesOfBackward(graph, id, kept.sizes, gradients, s);
@@ -396,9 +415,11 @@ class AnalyticCostModel : public CostModel {
       cost.input_gradient = true;
       ++cost.input_products;
     });
-    // Two operands of a product; attention's three share twice its own two products.
+    // Two operands of a product; attention's three share twice its own two products; a recurrent
+    // layer's gradient goes back through its states, whoever wants it.
     const bool attention = cost.kind == AtenKind::kAttention && cost.input_gradient;
     cost.input_products = attention ? 2 : std::min(cost.input_products, 2);
+    if (cost.kind == AtenKind::kRecurrent) cost.input_products = 1;
     double sums = 0;
     for (ParameterId p : graph.Parameters(id)) {
       if (!graph.parameter(p).trainable) continue;

@@ -160,7 +160,9 @@ BackwardMoves MovesOfBackward(const Graph& graph, NodeId id, const TypedSizes& s
       TakeApart(graph, id, sizes, samples, moves.input);
       break;
     case AtenKind::kMatmul:
+    case AtenKind::kContraction:
     case AtenKind::kConvolution:
+    case AtenKind::kRecurrent:
       for (ParameterId p : graph.Parameters(id)) {
         const Parameter& parameter = graph.parameter(p);
         if (parameter.trainable && parameter.shape.size() == 1) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/cost/operations/recurrence.h"
 #include "common/graph/aten.h"
 #include "common/training/autocast.h"
 
@@ -83,6 +84,7 @@ Need NeedOf(const Graph& graph, NodeId id) {
     case AtenKind::kView:
       return {false, false};
     case AtenKind::kMatmul:
+    case AtenKind::kContraction:
     case AtenKind::kConvolution:
       // An operand is kept for the gradient of the other one; a frozen weight has none.
       return {graph.Values(id).size() > 1 ||
@@ -93,6 +95,8 @@ Need NeedOf(const Graph& graph, NodeId id) {
       return {true, false};
     case AtenKind::kAttention:
       return {true, true};
+    case AtenKind::kRecurrent:  // A copy of the result is among what is hidden.
+      return {true, false};
     case AtenKind::kElementwise:
       break;
   }
@@ -186,6 +190,10 @@ Bytes HiddenBytes(const Graph& graph, NodeId id, int64_t samples) {
   if (!graph.needs_backward(id) || node.outputs.empty()) return 0;
   const TensorMeta& output = node.outputs[0];
   const std::string_view name = AtenName(node.target);
+  if (KindOfTarget(node.target) == AtenKind::kRecurrent) {
+    const double saved = RecurrenceOf(graph, node, samples).saved_elements;
+    return static_cast<int64_t>(std::min(saved, 1e17)) * SizeOf(output.dtype);
+  }
   if (name == "dropout" || name == "feature_dropout") return Bytes(output.Elements(samples));
   if (name == "cross_entropy_loss") return SizeOf(output.dtype);
   if (name == "max_pool2d") return output.Elements(samples) * SizeOf(DType::kInt64);

@@ -16,9 +16,21 @@ constexpr std::array<std::string_view, 36> kViews = {
     "tensor_split", "_reshape_alias", "lift_fresh",   "sym_size", "lift_fresh_copy",
     "as_strided"};
 
-constexpr std::array<std::string_view, 12> kMatmuls = {"linear", "mm",      "bmm",    "addmm",
-                                                       "matmul", "baddbmm", "addbmm", "mv",
-                                                       "addmv",  "dot",     "vdot",   "inner"};
+constexpr std::array<std::string_view, 13> kMatmuls = {
+    "linear", "mm",    "bmm", "addmm", "matmul", "linalg_matmul", "baddbmm",
+    "addbmm", "addmv", "mv",  "dot",   "vdot",   "inner"};
+
+constexpr std::array<std::string_view, 6> kContractions = {
+    "einsum", "tensordot", "bilinear", "linalg_multi_dot", "chain_matmul", "cdist"};
+
+constexpr std::array<std::string_view, 8> kRecurrent = {"lstm",          "gru",          "rnn_tanh",
+                                                        "rnn_relu",      "lstm_cell",    "gru_cell",
+                                                        "rnn_tanh_cell", "rnn_relu_cell"};
+
+template <size_t n>
+bool Contains(const std::array<std::string_view, n>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
@@ -33,13 +45,13 @@ std::string_view AtenName(std::string_view target) {
 
 AtenKind KindOfTarget(std::string_view target) {
   const std::string_view name = AtenName(target);
-  if (std::find(kViews.begin(), kViews.end(), name) != kViews.end()) return AtenKind::kView;
-  if (std::find(kMatmuls.begin(), kMatmuls.end(), name) != kMatmuls.end()) {
-    return AtenKind::kMatmul;
-  }
+  if (Contains(kViews, name)) return AtenKind::kView;
+  if (Contains(kMatmuls, name)) return AtenKind::kMatmul;
+  if (Contains(kContractions, name)) return AtenKind::kContraction;
+  if (Contains(kRecurrent, name)) return AtenKind::kRecurrent;
   if (name == "convolution" || name == "_convolution" || StartsWith(name, "conv1d") ||
       StartsWith(name, "conv2d") || StartsWith(name, "conv3d") ||
-      StartsWith(name, "conv_transpose")) {
+      StartsWith(name, "conv_depthwise3d") || StartsWith(name, "conv_transpose")) {
     return AtenKind::kConvolution;
   }
   if (name == "scaled_dot_product_attention" || StartsWith(name, "_scaled_dot_product")) {
@@ -51,7 +63,8 @@ AtenKind KindOfTarget(std::string_view target) {
 
 bool IsMatmulLike(AtenKind kind) {
   return kind == AtenKind::kMatmul || kind == AtenKind::kConvolution ||
-         kind == AtenKind::kAttention;
+         kind == AtenKind::kAttention || kind == AtenKind::kContraction ||
+         kind == AtenKind::kRecurrent;
 }
 
 }  // namespace stagewright

@@ -15,8 +15,10 @@ enum class AtenKind {
   kView,         // No work and no memory of its own.
   kMatmul,       // 2 * output elements * length of the inner dimension.
   kConvolution,
-  kAttention,  // Fused scaled dot-product attention.
-  kEmbedding,  // A gather: bytes only.
+  kAttention,    // Fused scaled dot-product attention.
+  kEmbedding,    // A gather: bytes only.
+  kContraction,  // Any other sum of products: einsum, tensordot, bilinear.
+  kRecurrent,    // Layers or cells with a state: LSTM, GRU and simple ones.
 };
 
 // "linear" of "aten.linear.default".
@@ -24,7 +26,8 @@ std::string_view AtenName(std::string_view target);
 
 AtenKind KindOfTarget(std::string_view target);
 
-// Matrix products, convolutions, attention: work that grows faster than the bytes it touches.
+// Sums of products: matrix products, convolutions, attention, recurrent layers: work that grows
+// faster than the bytes it touches.
 bool IsMatmulLike(AtenKind kind);
 
 }  // namespace stagewright

@@ -10,8 +10,12 @@ namespace {
 
 enum Column { kInDegree = kNodeTypes, kInBytes, kOutDegree, kOutBytes, kParameterBytes, kTime };
 
+// What came to be told from matrix products later is one of them here: the columns are few.
 int TypeOf(const Node& node) {
-  return node.cost.has_value() ? kNodeTypes - 1 : static_cast<int>(KindOfTarget(node.target));
+  if (node.cost.has_value()) return kNodeTypes - 1;
+  AtenKind kind = KindOfTarget(node.target);
+  if (kind == AtenKind::kContraction || kind == AtenKind::kRecurrent) kind = AtenKind::kMatmul;
+  return static_cast<int>(kind);
 }
 
 double ParameterBytesOf(const Graph& graph, NodeId id) {

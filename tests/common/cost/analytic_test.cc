@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "common/cost/cost_model.h"
-#include "common/cost/flops.h"
+#include "common/cost/operations/flops.h"
 #include "common/topology/presets.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random.h"

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "common/cost/cost_model.h"
-#include "common/cost/flops.h"
+#include "common/cost/operations/flops.h"
 #include "common/graph/series_parallel.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random.h"

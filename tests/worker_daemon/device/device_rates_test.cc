@@ -73,8 +73,7 @@ TEST(DeviceRates, ConvolutionsAreAsLongAsPredicted) {
     const at::Tensor x = at::randn({8, channels, 16, 16});
     const at::Tensor w = at::randn({channels, channels, 3, 3});
     const double measured =
-        timer.Fastest(5, [&] { return at::conv2d(x, w, {}, one, one); }) +
-        timer.Fastest(5, [&] {
+        timer.Fastest(5, [&] { return at::conv2d(x, w, {}, one, one); }) + timer.Fastest(5, [&] {
           return std::get<1>(at::convolution_backward(x, x, w, at::OptionalIntArrayRef(), one, one,
                                                       one, false, {0, 0}, 1, {true, true, false}));
         });

@@ -1,43 +1,16 @@
-#include "common/cost/flops.h"
+#include "common/cost/operations/flops.h"
 
-#include <algorithm>
+#include <string_view>
+#include <variant>
 
 #include "common/cost/cost_model.h"
+#include "common/cost/operations/contraction.h"
+#include "common/cost/operations/operands.h"
+#include "common/cost/operations/recurrence.h"
 #include "common/graph/aten.h"
 
 namespace stagewright {
 namespace {
-
-// The tensor an argument stands for; nullptr-like empty optional for scalars and lists.
-std::optional<TensorMeta> TensorOf(const Graph& graph, const Argument& argument) {
-  if (const auto* value = std::get_if<ValueRef>(&argument.value)) return graph.meta(*value);
-  if (const auto* input = std::get_if<InputId>(&argument.value)) return graph.input(*input).meta;
-  if (const auto* total = std::get_if<TotalId>(&argument.value)) return graph.meta(*total);
-  if (const auto* id = std::get_if<ParameterId>(&argument.value)) {
-    const Parameter& parameter = graph.parameter(*id);
-    TensorMeta meta{parameter.dtype, {}};
-    for (int64_t dim : parameter.shape) meta.shape.push_back({0, dim});
-    return meta;
-  }
-  return std::nullopt;
-}
-
-std::optional<TensorMeta> Operand(const Graph& graph, const Node& node, size_t index) {
-  if (index >= node.args.size()) return std::nullopt;
-  return TensorOf(graph, node.args[index]);
-}
-
-double Elements(const TensorMeta& meta, int64_t samples) {
-  double product = 1;
-  for (const SymInt& dim : meta.shape) product *= static_cast<double>(dim.At(samples));
-  return product;
-}
-
-double OutputElements(const Node& node, int64_t samples) {
-  double sum = 0;
-  for (const TensorMeta& meta : node.outputs) sum += Elements(meta, samples);
-  return sum;
-}
 
 // The product's inner dimension is the last of its left operand, which follows the addend in
 // addmm and its kin.
@@ -107,6 +80,10 @@ double ForwardFlops(const Graph& graph, NodeId id, int64_t samples) {
       return ConvolutionFlops(graph, node, samples);
     case AtenKind::kAttention:
       return AttentionFlops(graph, node, samples);
+    case AtenKind::kContraction:
+      return ContractionFlops(graph, node, samples);
+    case AtenKind::kRecurrent:
+      return RecurrenceOf(graph, node, samples).flops();
     case AtenKind::kElementwise:
       return OutputElements(node, samples);
   }

@@ -8,8 +8,8 @@
 
 namespace stagewright {
 
-// Floating-point operations of the forward pass of one node; exact for matrix products,
-// convolutions and attention, one per output element otherwise.
+// Floating-point operations of the forward pass of one node: those of all products and sums where
+// IsMatmulLike (aten.h), one per output element otherwise.
 double ForwardFlops(const Graph& graph, NodeId node, int64_t samples);
 
 }  // namespace stagewright

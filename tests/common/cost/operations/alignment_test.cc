@@ -1,4 +1,4 @@
-#include "common/cost/alignment.h"
+#include "common/cost/operations/alignment.h"
 
 #include <gtest/gtest.h>
 

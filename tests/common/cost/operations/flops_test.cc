@@ -1,4 +1,4 @@
-#include "common/cost/flops.h"
+#include "common/cost/operations/flops.h"
 
 #include <gtest/gtest.h>
 

@@ -371,8 +371,8 @@ bool JobLife::Plan(JobRecord& record, const StartingJob& start, const JobQueue& 
   job.warnings.clear();
   auto known = records_.profiles().Known();
   if (!known.ok()) job.Warn(absl::StrCat("planned without profiles: ", known.status().message()));
-  auto profile = std::make_shared<const OperatorProfile>(known.ok() ? ProfileOf(devices, **known)
-                                                                    : OperatorProfile());
+  auto profile = std::make_shared<const OperatorProfile>(
+      known.ok() ? ProfileOf(devices, *cluster, **known) : OperatorProfile());
   if (const auto plan = record.ahead.Find(PlanSource(*cluster, *profile)); plan != nullptr) {
     TakePlan(records_, *registry_, record, ToProto(*plan, *cluster));
     records_.Transition(record, JobState::kWaitingForDevices,

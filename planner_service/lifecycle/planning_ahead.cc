@@ -79,7 +79,7 @@ void JobLife::PlanAheadOf(JobRecord& record) {
   auto cluster = JobCluster(devices, registry_->Links());
   const auto known = records_.profiles().Known();
   if (!cluster.ok() || !known.ok()) return;
-  auto profile = std::make_shared<const OperatorProfile>(ProfileOf(devices, **known));
+  auto profile = std::make_shared<const OperatorProfile>(ProfileOf(devices, *cluster, **known));
   if (!ahead.Lacks(PlanSource(*cluster, *profile))) return;
   auto context = std::make_shared<SearchContext>(
       SearchContext::Clock::now() +

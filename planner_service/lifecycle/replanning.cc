@@ -77,7 +77,7 @@ absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
   problem.plan = job.plan;
   for (const RegisteredDevice& device : devices) problem.devices.push_back(device.QualifiedName());
   problem.cluster = std::make_shared<const Cluster>(std::move(cluster));
-  problem.profile = ProfileOf(devices, known);
+  problem.profile = ProfileOf(devices, *problem.cluster, known);
   problem.measured = *record.measured;
   return problem;
 }

@@ -32,14 +32,18 @@ std::set<std::string> UnlikeKinds(const std::vector<RegisteredDevice>& devices) 
   return unlike;
 }
 
-OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
+OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices, const Cluster& cluster,
                           const OperatorProfile& known) {
   const std::set<std::string> several = KindsOfSeveralSoftwares(devices);
   OperatorProfile profile;
-  for (const RegisteredDevice& device : devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const RegisteredDevice& device = devices[i];
     const auto found = known.devices.find({device.kind.name(), device.software});
-    if (found != known.devices.end() && !several.contains(device.kind.name()))
-      profile.devices.insert(*found);
+    if (found == known.devices.end() || several.contains(device.kind.name())) continue;
+    // Rates of a moment tell devices of a kind apart in a cluster, where other programs had the
+    // cores while one of them measured. Operators are measured until their times are stable.
+    const DeviceKind& planned = cluster.kind_of(DeviceId(static_cast<int64_t>(i)));
+    profile.devices.insert({{planned.name, device.software}, found->second});
   }
   return profile;
 }

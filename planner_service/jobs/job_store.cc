@@ -25,6 +25,7 @@ constexpr absl::string_view kTraces = "traces/";
 constexpr absl::string_view kLogs = "logs/";
 constexpr absl::string_view kRequests = "requests/";
 constexpr char kNextNumber[] = "next_job";
+constexpr char kLife[] = "life";
 
 // Unread jobs of as many that follow each other are read at once, if they are not few.
 constexpr size_t kBlock = 100;
@@ -181,12 +182,21 @@ absl::Status JobStore::Remove(int64_t job, const std::vector<std::string>& reque
   return WriteWithParts(batch, parts);
 }
 
-absl::StatusOr<int64_t> JobStore::ReadNextNumber() const {
-  const auto stored = store_->Read(kNextNumber);
-  if (absl::IsNotFound(stored.status())) return 1;
+absl::StatusOr<int64_t> JobStore::ReadNextNumber() const { return ReadNumber(kNextNumber, 1); }
+
+absl::StatusOr<int64_t> JobStore::BeginLife(int64_t above) {
+  ASSIGN_OR_RETURN(const int64_t last, ReadNumber(kLife, 0));
+  const int64_t life = std::max(above, last) + 1;
+  RETURN_IF_ERROR(store_->Write({{kLife, absl::StrCat(life)}}));
+  return life;
+}
+
+absl::StatusOr<int64_t> JobStore::ReadNumber(const std::string& key, int64_t least) const {
+  const auto stored = store_->Read(key);
+  if (absl::IsNotFound(stored.status())) return least;
   RETURN_IF_ERROR(stored.status());
   int64_t number = 0;
-  if (!absl::SimpleAtoi(*stored, &number) || number < 1) return Damaged(kNextNumber);
+  if (!absl::SimpleAtoi(*stored, &number) || number < least) return Damaged(key);
   return number;
 }
 

@@ -67,6 +67,9 @@ class JobStore {
                       int64_t next_number);
   // At least the number that the next job has by Remove; 1 if none was removed.
   absl::StatusOr<int64_t> ReadNextNumber() const;
+  // The number of a planner's life, which is stored: larger than `above` and than those of all
+  // lives before.
+  absl::StatusOr<int64_t> BeginLife(int64_t above);
   absl::Status WriteSteps(const Job& job, const StepHistory& steps);
   absl::Status WriteTrace(const Job& job, const v1::GetJobTraceResponse& trace);
   absl::Status WriteLog(const Job& job, const v1::ListJobLogsResponse& log);
@@ -94,6 +97,8 @@ class JobStore {
   absl::StatusOr<std::map<std::string, std::string>> ReadRequests() const;
 
  private:
+  // `least` if there is none; DATA_LOSS.
+  absl::StatusOr<int64_t> ReadNumber(const std::string& key, int64_t least) const;
   absl::Status WriteWithParts(const std::vector<Mutation>& batch, const JobParts::Change& parts);
   // Those of jobs without a summary, which are added to `stored`.
   absl::Status ReadUnsummed(const std::vector<std::string>& keys, StoredJobs& stored);

@@ -26,7 +26,9 @@
 namespace stagewright {
 namespace {
 
-constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
+// Progress and reasons to wait are not stored, so that no planner knows which versions of a job the
+// one before it told of last: each begins at a multiple of this, that of its life.
+constexpr int kVersionBits = 32;
 // In one tick, under the lock: each job that is forgotten is a durable write.
 constexpr absl::Duration kForgetFor = absl::Milliseconds(50);
 constexpr char kRestarted[] = "the planner was restarted";
@@ -74,6 +76,13 @@ absl::Status JobLife::Recover() {
   for (const std::string& key : stored.damaged)
     notes_.push_back(absl::StrCat(JobOfEntry(key), " is damaged in the store and was set aside"));
   RecoverEnded(std::move(stored.ended));
+  int64_t newest = 0;
+  for (const v1::Job& job : stored.jobs) newest = std::max(newest, job.version() >> kVersionBits);
+  auto life = records_.store().BeginLife(newest);
+  // A planner whose store has no room now still serves; some versions may come to be told twice.
+  if (absl::IsResourceExhausted(life.status())) life = newest + 1;
+  RETURN_IF_ERROR(life.status());
+  life_ = *life;
   for (v1::Job& job : stored.jobs) {
     const std::string name = job.name();
     if (absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
@@ -112,8 +121,7 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
     notes_.push_back(absl::StrCat(job.name(), ": ", steps.status().message()));
   }
   ShowNewestStep(record);
-  // Progress is not stored, so the version may have been further on.
-  job.version += kVersionsPerRestart;
+  job.version = std::max(job.version + 1, life_ << kVersionBits);
   if (!request.ok()) {
     records_.Transition(record, JobState::kFailed, std::string(request.status().message()));
     return absl::OkStatus();
@@ -130,7 +138,12 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
       record.put_back = kRestarted;
       record.start_after = record.workers_back_by;
     }
-    records_.Transition(record, JobState::kPending, kRestarted);
+    // Thousands may wait: what did not change is not written.
+    if (job.state != JobState::kPending) {
+      records_.Transition(record, JobState::kPending, kRestarted);
+    } else if (!record.put_back.empty()) {
+      job.message = record.put_back;
+    }
     return absl::OkStatus();
   }
   // Workers run on without us; those that are back in time carry on under the same generation.

@@ -206,5 +206,12 @@ TEST_F(JobStoreTest, DamageIsDataLoss) {
   EXPECT_EQ(store_.ReadNextNumber().status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(JobStoreTest, EveryLifeHasALargerNumber) {
+  EXPECT_EQ(store_.BeginLife(0).value(), 1);
+  EXPECT_EQ(store_.BeginLife(0).value(), 2);
+  EXPECT_EQ(store_.BeginLife(7).value(), 8) << "versions of jobs are of a program before";
+  EXPECT_EQ(JobStore(&entries_).BeginLife(2).value(), 9);
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "planner_service/lifecycle/job_queue.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
@@ -48,6 +50,67 @@ TEST(JobQueueWritesTest, AReasonToWaitThatChangesIsNotWritten) {
   }
   EXPECT_EQ(reasons, 10);
   EXPECT_EQ(writes, 0);
+}
+
+// Thousands may wait, and each write takes a disk's time.
+TEST(JobQueueWritesTest, JobsThatWaitAreNotWrittenWhenThePlannerIsRestarted) {
+  RecordingStore store;
+  std::string job;
+  {
+    JobHarness harness(&store);
+    v1::JobSpec spec = SmallSpec();
+    spec.set_num_devices(3);
+    job = harness.Submit(spec);
+    ASSERT_EQ(harness.Get(job).state(), v1::JOB_STATE_PENDING);
+  }
+  int writes = 0;
+  store.FailWhen([&writes](const v1::Job&) {
+    ++writes;
+    return false;
+  });
+  JobHarness harness(&store);
+  EXPECT_EQ(harness.Get(job).state(), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(writes, 0);
+}
+
+// What a job waits for is told and not written: a planner that comes next does not know how often.
+TEST(JobQueueWritesTest, NoVersionOfAJobIsToldTwiceHoweverOftenThePlannerIsRestarted) {
+  RecordingStore store;
+  std::string job;
+  int64_t last = 0;
+  for (int life = 0; life < 4; ++life) {
+    JobHarness harness(&store);
+    v1::JobSpec spec = SmallSpec();
+    spec.set_num_devices(3);
+    if (job.empty()) job = harness.Submit(spec);
+    EXPECT_GT(harness.Get(job).version(), last) << life;
+    harness.Connect(absl::StrCat("worker", life));
+    last = harness.Get(job).version();
+  }
+}
+
+// A disk that is full when the planner starts may have room later.
+class FullStore : public RecordingStore {
+ public:
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
+    if (full) return absl::ResourceExhaustedError("the disk is full");
+    return RecordingStore::WriteIf(conditions, batch);
+  }
+
+  bool full = false;
+};
+
+TEST(JobQueueWritesTest, APlannerStartsWithoutRoomForItsLife) {
+  FullStore store;
+  std::string job;
+  {
+    JobHarness harness(&store);
+    job = harness.Submit(SmallSpec());
+  }
+  store.full = true;
+  JobHarness harness(&store);
+  EXPECT_EQ(harness.Get(job).state(), v1::JOB_STATE_PENDING);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ constexpr absl::string_view kTraces = "traces/";
 constexpr absl::string_view kLogs = "logs/";
 constexpr absl::string_view kRequests = "requests/";
 constexpr char kNextNumber[] = "next_job";
-constexpr char kLife[] = "life";
+constexpr char kLife[] = "life";  // How many planners have served from the store.
+constexpr int kVersionBits = 32;  // No planner tells of more versions of a job.
 
 // Unread jobs of as many that follow each other are read at once, if they are not few.
 constexpr size_t kBlock = 100;
@@ -184,11 +185,14 @@ absl::Status JobStore::Remove(int64_t job, const std::vector<std::string>& reque
 
 absl::StatusOr<int64_t> JobStore::ReadNextNumber() const { return ReadNumber(kNextNumber, 1); }
 
-absl::StatusOr<int64_t> JobStore::BeginLife(int64_t above) {
-  ASSIGN_OR_RETURN(const int64_t last, ReadNumber(kLife, 0));
-  const int64_t life = std::max(above, last) + 1;
-  RETURN_IF_ERROR(store_->Write({{kLife, absl::StrCat(life)}}));
-  return life;
+absl::StatusOr<int64_t> JobStore::BeginLife(const std::vector<v1::Job>& jobs) {
+  ASSIGN_OR_RETURN(int64_t life, ReadNumber(kLife, 0));
+  for (const v1::Job& job : jobs) life = std::max(life, job.version() >> kVersionBits);
+  ++life;
+  const absl::Status written = store_->Write({{kLife, absl::StrCat(life)}});
+  // A planner whose store has no room now still serves: a version may come to be told twice.
+  if (!absl::IsResourceExhausted(written)) RETURN_IF_ERROR(written);
+  return life << kVersionBits;
 }
 
 absl::StatusOr<int64_t> JobStore::ReadNumber(const std::string& key, int64_t least) const {

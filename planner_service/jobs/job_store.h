@@ -67,9 +67,10 @@ class JobStore {
                       int64_t next_number);
   // At least the number that the next job has by Remove; 1 if none was removed.
   absl::StatusOr<int64_t> ReadNextNumber() const;
-  // The number of a planner's life, which is stored: larger than `above` and than those of all
-  // lives before.
-  absl::StatusOr<int64_t> BeginLife(int64_t above);
+  // A version larger than all that planners before this one may have told of these jobs, their
+  // progress and reasons to wait included, which are not stored. For each planner that begins to
+  // serve from the store.
+  absl::StatusOr<int64_t> BeginLife(const std::vector<v1::Job>& jobs);
   absl::Status WriteSteps(const Job& job, const StepHistory& steps);
   absl::Status WriteTrace(const Job& job, const v1::GetJobTraceResponse& trace);
   absl::Status WriteLog(const Job& job, const v1::ListJobLogsResponse& log);

@@ -26,9 +26,6 @@
 namespace stagewright {
 namespace {
 
-// Progress and reasons to wait are not stored, so that no planner knows which versions of a job the
-// one before it told of last: each begins at a multiple of this, that of its life.
-constexpr int kVersionBits = 32;
 // In one tick, under the lock: each job that is forgotten is a durable write.
 constexpr absl::Duration kForgetFor = absl::Milliseconds(50);
 constexpr char kRestarted[] = "the planner was restarted";
@@ -76,13 +73,7 @@ absl::Status JobLife::Recover() {
   for (const std::string& key : stored.damaged)
     notes_.push_back(absl::StrCat(JobOfEntry(key), " is damaged in the store and was set aside"));
   RecoverEnded(std::move(stored.ended));
-  int64_t newest = 0;
-  for (const v1::Job& job : stored.jobs) newest = std::max(newest, job.version() >> kVersionBits);
-  auto life = records_.store().BeginLife(newest);
-  // A planner whose store has no room now still serves; some versions may come to be told twice.
-  if (absl::IsResourceExhausted(life.status())) life = newest + 1;
-  RETURN_IF_ERROR(life.status());
-  life_ = *life;
+  ASSIGN_OR_RETURN(first_version_, records_.store().BeginLife(stored.jobs));
   for (v1::Job& job : stored.jobs) {
     const std::string name = job.name();
     if (absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
@@ -121,7 +112,7 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
     notes_.push_back(absl::StrCat(job.name(), ": ", steps.status().message()));
   }
   ShowNewestStep(record);
-  job.version = std::max(job.version + 1, life_ << kVersionBits);
+  job.version = std::max(job.version + 1, first_version_);
   if (!request.ok()) {
     records_.Transition(record, JobState::kFailed, std::string(request.status().message()));
     return absl::OkStatus();
@@ -139,11 +130,8 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
       record.start_after = record.workers_back_by;
     }
     // Thousands may wait: what did not change is not written.
-    if (job.state != JobState::kPending) {
+    if (job.state != JobState::kPending)
       records_.Transition(record, JobState::kPending, kRestarted);
-    } else if (!record.put_back.empty()) {
-      job.message = record.put_back;
-    }
     return absl::OkStatus();
   }
   // Workers run on without us; those that are back in time carry on under the same generation.

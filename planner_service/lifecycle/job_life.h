@@ -133,8 +133,7 @@ class JobLife {
   const JobManagerOptions& options_;
   const JobPlanners planners_;
   RequestBook requests_;
-  int64_t next_ = 1;
-  int64_t life_ = 0;  // This planner's, among those that had the store.
+  int64_t next_ = 1, first_version_ = 0;  // A new job's number; versions told since Recover.
   // A submit of which the store did not say whether it was written. The client was told so; a
   // planner after this one may find the job, this one removes it before it takes another.
   struct Doubtful {

@@ -44,6 +44,7 @@ from .unrecorded import (
     refuse_backward_hooks,
     refuse_own_randomness,
     refused_backward,
+    refused_gradients,
     refused_hooks,
     refused_packing,
 )
@@ -194,7 +195,7 @@ def _capture(
     keep_slices: bool,
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    refuse_backward_hooks(model)
+    refuse_backward_hooks(model, *([loss] if isinstance(loss, nn.Module) else []))
     with _traceable(model, _modules(model, loss), mode, allowed), kept_state(_modules(model, loss)):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
@@ -244,6 +245,7 @@ def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode,
         settled_minima(),
         traceable_ctc(),
         refused_hooks(),
+        refused_gradients(),
         refused_backward(),
         refused_packing(),
     ):

@@ -161,7 +161,7 @@ class _Both:
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:
         with _kept_tensors(self.module), torch.set_grad_enabled(self._with_gradients):
-            with same_random_numbers(), _MeanDropout():
+            with same_random_numbers(), _MeanDropout(), torch.compiler.set_stance("force_eager"):
                 yield
 
     def _results(self, loss: torch.Tensor, buffers: dict[str, torch.Tensor]) -> _Results:

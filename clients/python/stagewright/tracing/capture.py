@@ -48,6 +48,7 @@ from .unrecorded import (
     refused_hooks,
     refused_packing,
 )
+from .unsuitable import refused_members
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +249,8 @@ def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode,
         refused_gradients(),
         refused_backward(),
         refused_packing(),
+        refused_members(modules),
+        torch.compiler.set_stance("force_eager"),  # For calls that try it: compiling would take minutes.
     ):
         yield
 

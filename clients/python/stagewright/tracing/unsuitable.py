@@ -50,6 +50,29 @@ def _refuse_tensor(where: str, tensor: torch.Tensor | None) -> None:
         raise ExportError(f"{where} is sparse, which workers do not compute with; keep a dense one (.to_dense())")
 
 
+def refuse_unsettled_mode(model: nn.Module) -> None:
+    """ExportError for a model in training mode of which train() would freeze more: it was made so, and a training loop that
+    calls train() would train another. What was put in evaluation mode by hand stays so."""
+    if not model.training or all(type(module).train is nn.Module.train for module in model.modules()):
+        return
+    modes = {name: (module, module.training) for name, module in model.named_modules()}
+    trained = {name: (parameter, parameter.requires_grad) for name, parameter in model.named_parameters()}
+    try:
+        model.train()
+        frozen = [name for name, (module, before) in modes.items() if before and not module.training]
+        frozen += [name for name, (parameter, before) in trained.items() if before and not parameter.requires_grad]
+    finally:
+        for module, before in modes.values():
+            module.training = before
+        for parameter, before in trained.values():
+            parameter.requires_grad_(before)
+    if frozen:
+        raise ExportError(
+            f"train() of {type(model).__name__} freezes '{frozen[0]}', but has not been called; call model.train() before "
+            "export, as before training"
+        )
+
+
 @contextlib.contextmanager
 def refused_members(modules: list[nn.Module]) -> Iterator[None]:
     """While open, none of the modules gets parameters, buffers or modules that it had not, nor other parameters in the

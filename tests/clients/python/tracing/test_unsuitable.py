@@ -194,3 +194,38 @@ def test_what_is_compiled_is_run_as_it_was_written(tmp_path):
 
     exported(Body(lambda model, x: model.part(x), torch.compile(Part(), backend=backend)), tmp_path)
     assert not compiled
+
+
+class FrozenStatistics(nn.Module):
+    """As users freeze layers: when train() is called."""
+
+    def __init__(self, freeze):
+        super().__init__()
+        self.layer, self.norm, self.freeze = nn.Linear(4, 4), nn.BatchNorm1d(4), freeze
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.freeze(self)
+        return self
+
+    def forward(self, x):
+        return self.norm(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    "freeze, name",
+    [(lambda model: model.norm.eval(), "'norm'"), (lambda model: model.norm.weight.requires_grad_(False), "'norm.weight'")],
+)
+def test_a_train_of_its_own_that_was_not_called(freeze, name, tmp_path):
+    """Training loops call it; the model as it was made is another."""
+    model = FrozenStatistics(freeze)
+    with pytest.raises(stagewright.ExportError, match=rf"train\(\) of FrozenStatistics freezes {name}.*call model.train\(\)"):
+        exported(model, tmp_path)
+    assert model.norm.training and model.norm.weight.requires_grad
+    exported(model.train(), tmp_path)
+
+
+def test_a_train_of_its_own_of_a_model_in_evaluation_mode(tmp_path):
+    model = FrozenStatistics(lambda model: model.norm.eval())
+    exported(model.eval(), tmp_path)
+    exported(Body(lambda model, x: model.part(x), nn.Dropout(0.5).eval()), tmp_path)  # By hand, and kept.

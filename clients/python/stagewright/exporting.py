@@ -25,6 +25,7 @@ from .tracing.capture import Captured, capture, is_virtual, runs
 from .tracing.lengths import OfLength, check_dynamic, check_number, examples_of, joined, shape_of_sample
 from .tracing.places import describe
 from .tracing.shared_memory import refuse_shared_memory
+from .tracing.unsuitable import refuse_unsettled_mode, refuse_unsuitable_parts
 from .tracing.wrappers import unwrapped
 from .version import __version__
 
@@ -102,6 +103,8 @@ def export(
         check_number(len(examples))
     reads_target = takes_target(loss, examples[0][1])
     loss = with_two_arguments(loss, reads_target)
+    refuse_unsuitable_parts(model, *([loss] if isinstance(loss, nn.Module) else []))
+    refuse_unsettled_mode(model)
     state = wrapper_state(model, loss)
     refuse_shared_memory(state)
     virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)

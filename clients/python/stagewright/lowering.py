@@ -388,5 +388,5 @@ def _check_random(node: fx.Node, where: str) -> None:
         return
     raise ExportError(
         f"{where}: random numbers drawn in forward depend on how the batch is cut; use nn.Dropout, or pass them "
-        "as an input of the model"
+        "as an input of the model, and make layers in __init__"
     )

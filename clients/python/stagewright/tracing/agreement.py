@@ -42,20 +42,16 @@ def refuse_other_results(captured: Captured, model: nn.Module, loss: Callable, s
     if count > _MOST_PARAMETERS or any(is_virtual(t) or t.device.type != "cpu" for t in state.values()):
         return False
     both = _Both(captured, ModelAndLoss(model, loss), state, with_gradients=count <= _MOST_WITH_GRADIENTS)
-    held = HeldState([*both.module.modules()])
     try:
         with silent():
             for samples in _sizes(captured):
                 difference = both.difference(samples)
                 if difference is not None:
                     raise _refusal(difference, both.line(samples) if difference.kind == "loss" else "")
-                held.restore()
     except ExportError:
         raise
     except Exception:
         return False  # Batches of such a size do not suit the module, or its loss is no number.
-    finally:
-        held.restore()
     return True
 
 
@@ -87,6 +83,7 @@ class _Both:
         self.module = module
         self._captured, self._state, self._with_gradients = captured, state, with_gradients
         self._trained = {name: t for name, t in state.items() if t.requires_grad}
+        self._held = HeldState([*module.modules()])
 
     def difference(self, samples: int) -> Difference | None:
         """The first of what differs by more than rounding explains."""
@@ -121,10 +118,13 @@ class _Both:
         batch = pytree.tree_map_only(torch.Tensor, lambda t: _rows(t, samples), self._captured.call)
         if self._captured.batch_dim:
             batch = pytree.tree_map_only(torch.Tensor, lambda t: t.movedim(0, self._captured.batch_dim), batch)
-        with self._evaluating(), in_mode(self.module.model, training=True):
-            loss = self.module(*batch)[1]
-            buffers = {public_name(name): tensor.detach().clone() for name, tensor in self.module.named_buffers()}
-            return self._results(loss, buffers)
+        try:
+            with self._evaluating(), in_mode(self.module.model, training=True):
+                loss = self.module(*batch)[1]
+                buffers = {public_name(name): tensor.detach().clone() for name, tensor in self.module.named_buffers()}
+                return self._results(loss, buffers)
+        finally:
+            self._held.restore()
 
     def _of_graph(self, samples: int, kept: dict[fx.Node, object] | None = None) -> _Results:
         """kept: takes all values, if given."""
@@ -161,7 +161,7 @@ class _Both:
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:
         with _kept_tensors(self.module), torch.set_grad_enabled(self._with_gradients):
-            with same_random_numbers(), _MeanDropout():
+            with same_random_numbers(), _MeanDropout(), torch.compiler.set_stance("force_eager"):
                 yield
 
     def _results(self, loss: torch.Tensor, buffers: dict[str, torch.Tensor]) -> _Results:
@@ -305,6 +305,6 @@ def _refusal(difference: Difference, line: str) -> ExportError:
         )
     return ExportError(
         f"{found}: forward or the loss reads it also by a tensor that shares its memory (detach(), .data, one kept from "
-        "before), switches its requires_grad, or writes to values under no_grad that gradients pass through; read the "
-        "parameter itself as the module's attribute, and compute new tensors"
+        "before), switches its requires_grad, puts a hook on a grad_fn, or writes to values under no_grad that gradients "
+        "pass through; read the parameter itself as the module's attribute, and compute new tensors"
     )

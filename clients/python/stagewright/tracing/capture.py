@@ -44,9 +44,11 @@ from .unrecorded import (
     refuse_backward_hooks,
     refuse_own_randomness,
     refused_backward,
+    refused_gradients,
     refused_hooks,
     refused_packing,
 )
+from .unsuitable import refused_members
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +196,7 @@ def _capture(
     keep_slices: bool,
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    refuse_backward_hooks(model)
+    refuse_backward_hooks(model, *([loss] if isinstance(loss, nn.Module) else []))
     with _traceable(model, _modules(model, loss), mode, allowed), kept_state(_modules(model, loss)):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
@@ -244,8 +246,11 @@ def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode,
         settled_minima(),
         traceable_ctc(),
         refused_hooks(),
+        refused_gradients(),
         refused_backward(),
         refused_packing(),
+        refused_members(modules),
+        torch.compiler.set_stance("force_eager"),  # For calls that try it: compiling would take minutes.
     ):
         yield
 

@@ -83,7 +83,15 @@ def explain(error: Exception, fixed: list[str] | None = None, escapes: dict[str,
             f"forward puts tensors on a device of its own choice{line}; the plan decides about devices, so leave moves "
             "out and make new tensors with device=x.device"
         )
-    return re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0]) + line
+    if "sparse" in text.lower():
+        return f"forward computes with a sparse tensor{line}, which cannot be captured; keep a dense one (.to_dense())"
+    text = text.split("\n\n")[0]
+    if re.fullmatch(r"aten\.\w+\.\w+", text):
+        return (
+            f"the operator {text}, for tensors as forward gives it{line}, cannot be captured (as those of sparse and "
+            "quantized tensors); compute with others, on dense tensors"
+        )
+    return re.sub(r"\bs\d+\b", "batch", text) + line
 
 
 # What errors of functorch's own tensors say.
@@ -154,7 +162,7 @@ def refuse_what_fails_by_itself(wrapper: nn.Module, example: tuple) -> None:
         hook.remove()
         with torch.no_grad():
             for buffer, value in before:
-                buffer.copy_(value)
+                buffer.resize_(value.shape).copy_(value)  # Forward may have given it another size.
 
 
 def _state(module: nn.Module) -> list[torch.Tensor]:

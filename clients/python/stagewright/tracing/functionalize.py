@@ -139,7 +139,8 @@ def _mutated_buffers(program: ExportedProgram) -> list[str]:
             values.append(value)
         elif spec.kind is OutputKind.PARAMETER_MUTATION:
             raise ExportError(
-                f"forward changes the parameter '{spec.target.removeprefix('model.')}' in place; only an optimizer may"
+                f"forward changes the parameter '{spec.target.removeprefix('model.')}' in place; only an optimizer may: "
+                "compute a new tensor of it, and keep what forward itself carries on, as averages, in buffers"
             )
     output.args = (tuple(values),)
     return changed

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 from torch import fx, nn
 
-_OURS = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent.parent), "<")
+_OURS = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent.parent), contextlib.__file__, "<")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
 
 

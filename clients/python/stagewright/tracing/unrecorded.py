@@ -1,7 +1,8 @@
-"""What no graph records of a model: hooks on gradients, backward passes, random numbers of Python's and NumPy's, packed
+"""What no graph records of a model: hooks on gradients, gradients of earlier steps, backward passes, random numbers of Python's and NumPy's, packed
 sequences. None is dropped in silence."""
 
 import contextlib
+import itertools
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -10,32 +11,96 @@ from unittest import mock
 
 import torch
 from torch import nn
+from torch.autograd import graph
+from torch.nn.modules import module as _of_modules
 from torch.nn.utils import rnn
 
 from ..errors import ExportError
 from .places import is_users, line_here
 
+# What registers hooks on gradients.
+_REGISTER = {
+    torch.Tensor: ("register_hook", "register_post_accumulate_grad_hook"),
+    nn.Module: ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook"),
+    _of_modules: ("register_module_full_backward_hook", "register_module_full_backward_pre_hook"),
+}
+# The parts of PyTorch that compute with gradients; others only hand them on.
+_USE_GRADIENTS = ("torch.nn.utils.", "torch.optim.")
 
-def refuse_backward_hooks(model: nn.Module) -> None:
-    """Those that the model has before it runs."""
-    hooked = [name for name, module in model.named_modules() if module._backward_hooks or module._backward_pre_hooks]
-    for name, parameter in model.named_parameters():
-        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+
+def refuse_backward_hooks(*modules: nn.Module) -> None:
+    """Those that a model, or its loss, has before it runs, and those of all modules."""
+    if _of_modules._global_backward_hooks or _of_modules._global_backward_pre_hooks:
+        raise ExportError("all modules have a backward hook, which a graph cannot hold; remove it before export")
+    hooked = []
+    for name, module in _named(modules, nn.Module.named_modules):
+        if module._backward_hooks or module._backward_pre_hooks:
+            hooked.append(name)
+    for name, parameter in _named(modules, nn.Module.named_parameters):
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             hooked.append(name)
     if hooked:
         raise ExportError(f"'{hooked[0]}' has a backward hook, which a graph cannot hold; remove it before export")
 
 
+def _named(modules: tuple[nn.Module, ...], named: Callable) -> Iterator[tuple[str, object]]:
+    return itertools.chain.from_iterable(map(named, modules))
+
+
 @contextlib.contextmanager
 def refused_hooks() -> Iterator[None]:
-    """While open, values that are computed take no hooks on their gradients."""
+    """While open, nothing takes hooks on its gradients, nor functions around what a backward pass keeps."""
 
-    def register_hook(self: torch.Tensor, hook: Callable) -> None:
+    def register(*args: object, **kwargs: object) -> None:
         raise ExportError(
             f"forward registers a hook on a gradient{line_here()}, which a graph cannot hold; compute what it does in forward"
         )
 
-    with mock.patch.object(torch.Tensor, "register_hook", register_hook):
+    init = graph.saved_tensors_hooks.__init__
+
+    def keep(self: graph.saved_tensors_hooks, *functions: Callable) -> None:
+        if type(self) is graph.saved_tensors_hooks:  # Those of PyTorch, as for checkpoints, give back what was kept.
+            raise ExportError(
+                f"forward puts functions around what the backward pass keeps{line_here()}, which a graph cannot hold; the "
+                "plan decides where activations are, so leave them out"
+            )
+        init(self, *functions)
+
+    with contextlib.ExitStack() as stack:
+        for holder, names in _REGISTER.items():
+            for name in names:
+                stack.enter_context(mock.patch.object(holder, name, register))
+        stack.enter_context(mock.patch.object(graph.saved_tensors_hooks, "__init__", keep))
+        yield
+
+
+@contextlib.contextmanager
+def refused_gradients() -> Iterator[None]:
+    """While open, the gradients that tensors have from an earlier backward pass are neither read nor set. A graph has
+    none, and whether there are some when forward runs is up to the training loop."""
+    grad = torch._C.TensorBase.grad
+
+    def refuse() -> None:
+        frame = sys._getframe(2)
+        if is_users(frame) or frame.f_globals.get("__name__", "").startswith(_USE_GRADIENTS):
+            raise ExportError(
+                f"forward reads or sets the .grad of a tensor{line_here()}, which a graph does not have; pass what depends "
+                "on gradients of earlier steps as an input of the model, or leave it out"
+            )
+
+    def read(self: torch.Tensor) -> torch.Tensor | None:
+        refuse()
+        return grad.__get__(self)
+
+    def put(self: torch.Tensor, value: torch.Tensor | None) -> None:
+        refuse()
+        grad.__set__(self, value)
+
+    def delete(self: torch.Tensor) -> None:
+        refuse()
+        grad.__delete__(self)
+
+    with mock.patch.object(torch.Tensor, "grad", property(read, put, delete), create=True):
         yield
 
 

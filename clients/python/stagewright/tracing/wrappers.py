@@ -4,7 +4,7 @@ import warnings
 
 from torch import nn
 
-_PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 # What wrappers put before the names of the module inside.
 PREFIXES = ("module.", "_orig_mod.")
 
@@ -12,7 +12,7 @@ PREFIXES = ("module.", "_orig_mod.")
 def unwrapped(model: object) -> object:
     """The module inside torch.compile and inside data-parallel wrappers, which plans replace."""
     while True:
-        if isinstance(model, _PARALLEL):
+        if isinstance(model, PARALLEL):
             warnings.warn(
                 f"{type(model).__name__}: the module inside is exported, with its own names; plans decide how many "
                 "replicas train it",

@@ -77,6 +77,18 @@ def test_gradients_and_buffers_agree_too(step, what, tmp_path):
     assert model.scale.requires_grad and torch.equal(model.mean, torch.zeros(4)), "the check left something in the model"
 
 
+def counting(model, x):
+    """The module scales a gradient by how often it has run; so do its runs that find out what rounding makes."""
+    model.runs = getattr(model, "runs", 0) + 1
+    x.grad_fn.register_hook(lambda inner, _, runs=model.runs: tuple(g if g is None else g * 2**runs for g in inner))
+    return x
+
+
+def test_a_module_is_compared_from_the_same_state(tmp_path):
+    with pytest.raises(stagewright.ExportError, match="another gradient of the parameter 'inner.weight'.*hook"):
+        exported(Body(counting), tmp_path)
+
+
 def logging(model, x):
     str(x.shape), f"{x.shape[0]} samples"
     return x

@@ -26,9 +26,11 @@ namespace stagewright {
 
 // Drafts for the kind with at most so many micro-batches, in a fixed order, equal ones once; some
 // may be too large for the memory. Stages are sorted. Those found before the context expires.
-// O(operators * drafts).
+// `with_rest`: instead those whose groups leave devices over, which are a smaller group then, if
+// there are any. O(operators * drafts).
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
                                StrategyKind kind, const SearchContext& context,
-                               int64_t most_micro_batches = std::numeric_limits<int64_t>::max());
+                               int64_t most_micro_batches = std::numeric_limits<int64_t>::max(),
+                               bool with_rest = false);
 
 }  // namespace stagewright

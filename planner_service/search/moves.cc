@@ -304,7 +304,7 @@ bool Moves::Change(const ListResult& last, RandomSource& random, Draft& draft) c
   return done && Allowed(draft) && SortStages(costs_.problem().operators->dag(), draft);
 }
 
-// Of a stage with several devices, or of operators at an end of it, only some devices are kept.
+// A stage with several devices, or operators at an end of it, keeps only some of these.
 bool Moves::Narrow(const ListResult& last, RandomSource& random, Draft& draft) const {
   const int32_t s = BusyStage(last, random, draft);
   if (draft.stages[s].devices.size() < 2) return false;

@@ -40,8 +40,8 @@ class Moves {
   // makes no valid draft. Stages are sorted (SortStages). O(operators and their edges).
   bool Change(const ListResult& last, RandomSource& random, Draft& draft) const;
 
-  // As Change; or a stage of several devices, or operators at an end of it, keeps only some of these,
-  // which Change comes to by several neighbours that may all be slower.
+  // As Change; or a stage of several devices, or operators at an end of it, keeps only some of
+  // these, which Change comes to by several neighbours that may all be slower.
   bool ChangeWidely(const ListResult& last, RandomSource& random, Draft& draft) const;
 
   // Whether the model has equal branches, between a fork and its join.

@@ -12,7 +12,7 @@
 //     all branches share is also tried on all devices, and on one device of every node: apart from
 //     the groups, or beside what these run there. Then branches that are heavy have as many groups
 //     each, and light ones single devices of their own, where replicas would cost more than they
-//     save.
+//     save. If asked for, devices that are too few for one more group are a smaller one.
 #pragma once
 
 #include <cstdint>

@@ -106,6 +106,7 @@ std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
 }
 
 bool LocalSearch::Change(const ListResult& last, RandomSource& random, Draft& draft) const {
+  if (wide_) return moves_.ChangeWidely(last, random, draft);
   return alike_ ? moves_.ChangeAlike(last, random, draft) : moves_.Change(last, random, draft);
 }
 

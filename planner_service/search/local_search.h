@@ -59,6 +59,8 @@ class LocalSearch {
   void set_memory_share(double share) { memory_share_ = share; }
   // Whether neighbours are those of Moves::ChangeAlike, which differ where HasAlike says so.
   void set_alike(bool alike) { alike_ = alike; }
+  // Whether neighbours are those of Moves::ChangeWidely.
+  void set_wide(bool wide) { wide_ = wide; }
   bool HasAlike() const { return moves_.HasAlike(); }
   int64_t states() const { return states_; }  // Schedules made.
   int64_t passes() const { return passes_; }  // Work so far, as `budget`.
@@ -77,6 +79,7 @@ class LocalSearch {
   ListScheduler scheduler_;
   double memory_share_ = 1;
   bool alike_ = false;
+  bool wide_ = false;
   int64_t most_passes_ = std::numeric_limits<int64_t>::max();
   int64_t states_ = 0;
   int64_t passes_ = 0;

@@ -304,6 +304,38 @@ bool Moves::Change(const ListResult& last, RandomSource& random, Draft& draft) c
   return done && Allowed(draft) && SortStages(costs_.problem().operators->dag(), draft);
 }
 
+// A stage with several devices, or operators at an end of it, keeps only some of these.
+bool Moves::Narrow(const ListResult& last, RandomSource& random, Draft& draft) const {
+  const int32_t s = BusyStage(last, random, draft);
+  if (draft.stages[s].devices.size() < 2) return false;
+  DraftStage rest = draft.stages[s];
+  const std::vector<int32_t> own = ByRank(rest.operators);
+  const auto cut = own.size() < 2 || random.OneIn(3) ? 0 : 1 + random.Below(own.size() - 1);
+  const bool front = cut > 0 && random.OneIn(2);
+  DraftStage& stage = draft.stages[s];
+  stage.operators.assign(own.begin(), own.begin() + cut);
+  rest.operators.assign(own.begin() + cut, own.end());
+  std::sort(stage.operators.begin(), stage.operators.end());
+  std::sort(rest.operators.begin(), rest.operators.end());
+  std::vector<int32_t>& devices = front ? stage.devices : rest.devices;
+  const auto kept = 1 + random.Below(devices.size() - 1);
+  while (static_cast<int32_t>(devices.size()) > kept) {
+    devices.erase(devices.begin() + random.Below(devices.size()));
+  }
+  if (cut == 0) {
+    stage = std::move(rest);
+  } else {
+    draft.stages.insert(draft.stages.begin() + s + 1, std::move(rest));
+  }
+  return true;
+}
+
+bool Moves::ChangeWidely(const ListResult& last, RandomSource& random, Draft& draft) const {
+  if (!random.OneIn(5)) return Change(last, random, draft);
+  return Narrow(last, random, draft) && Allowed(draft) &&
+         SortStages(costs_.problem().operators->dag(), draft);
+}
+
 bool Moves::ExchangeReplicas(RandomSource& random, Draft& draft) const {
   std::vector<int32_t>& devices = draft.stages[random.Below(draft.stages.size())].devices;
   if (devices.size() < 2) return false;

@@ -40,6 +40,10 @@ class Moves {
   // makes no valid draft. Stages are sorted (SortStages). O(operators and their edges).
   bool Change(const ListResult& last, RandomSource& random, Draft& draft) const;
 
+  // As Change; or a stage of several devices, or operators at an end of it, keeps only some of
+  // these, which Change comes to by several neighbours that may all be slower.
+  bool ChangeWidely(const ListResult& last, RandomSource& random, Draft& draft) const;
+
   // Whether the model has equal branches, between a fork and its join.
   bool HasAlike() const { return !alike_.empty(); }
   // As Change; or that and the same in all branches that equal the changed one (Mirror), or, where
@@ -48,6 +52,7 @@ class Moves {
   bool ChangeAlike(const ListResult& last, RandomSource& random, Draft& draft) const;
 
  private:
+  bool Narrow(const ListResult& last, RandomSource& random, Draft& draft) const;
   bool ExchangeReplicas(RandomSource& random, Draft& draft) const;
   bool Shift(RandomSource& random, Draft& draft) const;
   bool Reassign(const ListResult& last, RandomSource& random, Draft& draft) const;

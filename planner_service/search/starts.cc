@@ -38,6 +38,7 @@ struct Shape {
   int32_t loops = 1;
   Placement placement = Placement::kInterleaved;
   Shared shared = Shared::kInGroups;
+  bool rest = false;  // The devices that are too few for one more group are a group, too.
 };
 
 // The last device of every node; empty unless nodes have several.
@@ -68,6 +69,8 @@ class Layout {
       groups_.emplace_back(rest.begin() + static_cast<std::ptrdiff_t>(d),
                            rest.begin() + static_cast<std::ptrdiff_t>(d + replicas));
     }
+    const auto grouped = static_cast<std::ptrdiff_t>(groups_.size() * replicas);
+    if (shape.rest) groups_.emplace_back(rest.begin() + grouped, rest.end());
     MeasureWork();
     loads_.assign(groups_.size(), 0);
   }
@@ -98,7 +101,7 @@ class Layout {
   }
 
   // Work of an operator is its time on the first kind of device; the speed of a group is relative
-  // to that.
+  // to a whole group of those.
   void MeasureWork() {
     const Cluster& cluster = *costs_.problem().cluster;
     const int64_t share = std::max<int64_t>(1, shape_.micro_batch / shape_.replicas);
@@ -122,7 +125,8 @@ class Layout {
       for (int32_t d : group) {
         slowest = std::max(slowest, totals[cluster.device(DeviceId(d)).kind]);
       }
-      speeds_.push_back(slowest > 0 ? totals[0] / slowest : 1);
+      const double whole = static_cast<double>(group.size()) / shape_.replicas;
+      speeds_.push_back(slowest > 0 ? whole * totals[0] / slowest : whole);
       speeds += speeds_.back();
     }
     for (double speed : speeds_) targets_.push_back(total_ * speed / speeds);
@@ -420,6 +424,19 @@ bool HasUnlikeBranches(const OperatorCosts& costs, const SpTree& tree) {
   return false;
 }
 
+// Groups of equal size and one of the devices that are left, where some are.
+std::vector<Shape> ShapesWithRest(const Problem& problem, const PlanOptions& options,
+                                  int64_t most_micro_batches) {
+  std::vector<Shape> shapes;
+  const int32_t devices = problem.cluster->size();
+  for (int32_t replicas : GroupSizes(devices)) {
+    if (devices % replicas == 0) continue;
+    AddShapes(problem, options, replicas, Shared::kInGroups, most_micro_batches, shapes);
+  }
+  for (Shape& shape : shapes) shape.rest = true;
+  return shapes;
+}
+
 std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options, bool branches,
                           bool unlike, int64_t most_micro_batches) {
   std::vector<Shape> shapes;
@@ -446,7 +463,7 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options, bo
 
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
                                StrategyKind kind, const SearchContext& context,
-                               int64_t most_micro_batches) {
+                               int64_t most_micro_batches, bool with_rest) {
   const Problem& problem = costs.problem();
   const SpTree tree = Decompose(problem.operators->dag());
   const bool branches = std::any_of(tree.vertices.begin(), tree.vertices.end(), [](const auto& v) {
@@ -454,9 +471,13 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
   });
   std::vector<Draft> drafts;
   std::set<Draft> known;
-  for (const Shape& shape :
-       Shapes(problem, options, branches && options.num_stages == 0,
-              branches && HasUnlikeBranches(costs, tree), most_micro_batches)) {
+  std::vector<Shape> shapes;
+  if (with_rest) shapes = ShapesWithRest(problem, options, most_micro_batches);
+  if (shapes.empty()) {
+    shapes = Shapes(problem, options, branches && options.num_stages == 0,
+                    branches && HasUnlikeBranches(costs, tree), most_micro_batches);
+  }
+  for (const Shape& shape : shapes) {
     if (context.Expired()) break;
     context.Spend(work::kLayout * costs.size());
     for (bool one_run : {false, true}) {

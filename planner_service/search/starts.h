@@ -12,7 +12,7 @@
 //     all branches share is also tried on all devices, and on one device of every node: apart from
 //     the groups, or beside what these run there. Then branches that are heavy have as many groups
 //     each, and light ones single devices of their own, where replicas would cost more than they
-//     save.
+//     save. If asked for, devices that are too few for one more group are a smaller one.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,11 @@ namespace stagewright {
 
 // Drafts for the kind with at most so many micro-batches, in a fixed order, equal ones once; some
 // may be too large for the memory. Stages are sorted. Those found before the context expires.
-// O(operators * drafts).
+// `with_rest`: instead those whose groups leave devices over, which are a smaller group then, if
+// there are any. O(operators * drafts).
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
                                StrategyKind kind, const SearchContext& context,
-                               int64_t most_micro_batches = std::numeric_limits<int64_t>::max());
+                               int64_t most_micro_batches = std::numeric_limits<int64_t>::max(),
+                               bool with_rest = false);
 
 }  // namespace stagewright

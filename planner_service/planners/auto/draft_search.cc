@@ -99,6 +99,11 @@ DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
   local_search_.set_most_passes(kMostPasses);
 }
 
+void DraftSearch::SearchWidely() {
+  wide_ = true;
+  local_search_.set_wide(true);
+}
+
 absl::Status DraftSearch::Run(Nanos bound, bool polish) {
   const bool chain = IsChain(problem_.operators->dag());
   const bool both = !options_.sequential && !chain;
@@ -280,7 +285,8 @@ std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind, const SearchC
       part, WithEffort(options_, kLaidOut) / std::max(1, problem_.operators->size()));
   std::vector<std::pair<double, Draft>> promising;
   for (Draft& draft :
-       StartDrafts(costs_, options_, kind, layouts, kMostPasses / (3 * problem_.cluster->size()))) {
+       StartDrafts(costs_, options_, kind, layouts, kMostPasses / (3 * problem_.cluster->size()),
+                   /*with_rest=*/wide_)) {
     if (part.Expired()) break;
     if (Passes(draft) > kMostPasses) continue;
     const std::optional<double> promise = local_search_.Promise(draft);

@@ -29,6 +29,9 @@ class DraftSearch {
   // After Run, in work that is left: local search from the best of these, with draws of `seed`.
   absl::Status Extend(std::vector<Draft> starts, uint64_t seed);
 
+  // Before Run: from other starts (StartDrafts with a rest), to neighbours of Moves::ChangeWidely.
+  void SearchWidely();
+
   int64_t states() const { return local_search_.states(); }  // Schedules made.
 
  private:
@@ -65,6 +68,7 @@ class DraftSearch {
   const OperatorCosts costs_;
   LocalSearch local_search_;
   RandomSource random_;
+  bool wide_ = false;
   double heat_ = 1;   // Thresholds over kThresholds.
   double share_ = 1;  // The share of all budgets that there is work left for.
 };

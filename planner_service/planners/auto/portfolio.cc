@@ -13,6 +13,7 @@
 #include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/auto/members.h"
 #include "planner_service/planners/auto/other_sizes.h"
+#include "planner_service/planners/auto/second_search.h"
 #include "planner_service/planners/auto/whole_stages.h"
 #include "planner_service/search/merged_operators.h"
 #include "planner_service/search/why_not.h"
@@ -171,6 +172,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
     RETURN_IF_ERROR(search.Run(bound, /*polish=*/alone && !whole_stages));
     if (alone && !whole_stages) {
       RETURN_IF_ERROR(ConsiderOtherSizes(problem, options, context, bound, search, incumbents));
+      RETURN_IF_ERROR(SearchAgain(problem, options, context, bound, drafts, incumbents, outcome));
     }
     outcome.states += search.states();
   }

@@ -126,5 +126,36 @@ TEST(Moves, ChangeKeepsEveryOperatorOnceAndReachesEveryKindOfNeighbour) {
   EXPECT_TRUE(split && merged && replicated && recomputes && micro);
 }
 
+// Half of a stage that four devices share goes to one or two of them in one step, each operator
+// staying where it was.
+TEST(Moves, ChangeWidelyNarrowsAPartOfAReplicatedStage) {
+  const SearchCase c(testing::ProfiledChain(8, {1000, 2000, 0, 0, {}}), testing::FlatCluster(4), 8);
+  const OperatorCosts costs(c.problem);
+  const PlanOptions options;
+  const Moves moves(costs, options);
+  Draft start;
+  start.micro_batch = 8;
+  start.stages = {{{0, 1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3}, false}};
+  ListResult last;
+  last.busy = {10, 10, 10, 10};
+  const auto reaches = [&](auto change) {
+    RandomSource draws(1);
+    for (int draw = 0; draw < 1000; ++draw) {
+      Draft draft = start;
+      if (!(moves.*change)(last, draws, draft) || draft.stages.size() != 2) continue;
+      const DraftStage& narrow = draft.stages[1];
+      EXPECT_TRUE(moves.Allowed(draft)) << ToString(draft);
+      EXPECT_EQ(draft.stages[0].operators.size() + narrow.operators.size(), 8u);
+      if (draft.stages[0].devices.size() == 4 && narrow.devices.size() < 3 &&
+          narrow.operators.size() == 4) {
+        return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_FALSE(reaches(&Moves::Change));
+  EXPECT_TRUE(reaches(&Moves::ChangeWidely));
+}
+
 }  // namespace
 }  // namespace stagewright

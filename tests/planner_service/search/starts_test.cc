@@ -96,6 +96,29 @@ TEST(StartsTest, FewerDevicesThanBranchesShareThem) {
   }
 }
 
+// Two devices share samples, the third has operators of its own, half as many.
+TEST(StartsTest, DevicesThatAreLeftAreASmallerGroup) {
+  const SearchCase c(testing::ProfiledChain(6, {1000, 2000, 0, 0, {}}), *UniformPreset("uniform:3"),
+                     4);
+  std::vector<std::string> texts;
+  for (const Draft& draft :
+       StartDrafts(OperatorCosts(c.problem), PlanOptions(), StrategyKind::kSequential,
+                   SearchContext(), /*most_micro_batches=*/1, /*with_rest=*/true)) {
+    texts.push_back(ToString(draft));
+  }
+  EXPECT_THAT(texts, Contains("s b4 | 0-3@0,1 | 4-5@2"));
+}
+
+TEST(StartsTest, WhereNoDeviceIsLeftTheStartsAreAsEver) {
+  const SearchCase c(testing::ProfiledChain(6, {1000, 2000, 0, 0, {}}), *UniformPreset("uniform:2"),
+                     4);
+  const OperatorCosts costs(c.problem);
+  EXPECT_EQ(StartDrafts(costs, PlanOptions(), StrategyKind::kGraph, SearchContext(),
+                        /*most_micro_batches=*/4, /*with_rest=*/true),
+            StartDrafts(costs, PlanOptions(), StrategyKind::kGraph, SearchContext(),
+                        /*most_micro_batches=*/4));
+}
+
 TEST(StartsTest, AChainIsCutIntoLoops) {
   const SearchCase c(testing::ProfiledChain(8, {1000, 2000, 0, 0, {}}), *UniformPreset("uniform:2"),
                      1);

@@ -37,8 +37,10 @@ _LINEAR = {
 }  # fmt: skip
 # Make whole numbers of whole numbers, whatever the type.
 _KEEP_WHOLE = {"sum", "cumsum", "add", "sub", "mul", "to", "_to_copy", "view", "reshape", "clone", "detach", "cat", "stack"}
-# Have, along the batch, something of all samples before.
-_RUNNING = {"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "argsort", "sort", "topk"}
+# Have, along a dimension, something of all entries before: operator -> position of the argument that names it.
+_RUNNING = {
+    "cumsum": 1, "cumprod": 1, "logcumsumexp": 1, "cummax": 1, "cummin": 1, "argsort": 1, "sort": 1, "topk": 2,
+}  # fmt: skip
 # Operator -> position of the argument that divides gradients by how often the batch has an index.
 _SCALED_BY_FREQUENCY = {aten.embedding.default: 3, aten.embedding_bag.default: 3, aten.embedding_bag.padding_idx: 3}
 
@@ -84,7 +86,7 @@ class Pieces:
         if not is_sound(found) and (not _has_batch(node) or any(self._is_gathered_number(source) for source in read)):
             self._gathered.add(node)
         if not is_sound(found) and _has_batch(node) and not node.meta.get("known"):
-            if not _is_sorted_values(node) and (_name(node) in _RUNNING or any(s in self._running for s in read)):
+            if not _is_sorted_values(node) and (_runs_along_batch(node) or any(s in self._running for s in read)):
                 self._running.add(node)
         return found
 
@@ -173,6 +175,17 @@ def _name(node: fx.Node) -> str:
 def _is_sorted_values(node: fx.Node) -> bool:
     """Those that a sort gives are the samples' own in another order; what it also gives are their places."""
     return node.target is operator.getitem and _name(node.args[0]) in ("sort", "topk") and node.args[1] == 0
+
+
+def _runs_along_batch(node: fx.Node) -> bool:
+    """Experts of each token, say, are sorted along another dimension, which has the same size in any batch."""
+    position = _RUNNING.get(_name(node))
+    if position is None:
+        return False
+    value = node.args[0].meta.get("val")
+    dim = node.args[position] if len(node.args) > position else node.kwargs.get("dim", -1)
+    other = isinstance(value, torch.Tensor) and value.dim() and isinstance(dim, int) and isinstance(value.shape[dim], int)
+    return not other
 
 
 def _has_batch(node: fx.Node) -> bool:

@@ -103,6 +103,32 @@ def test_a_bound_on_samples_that_a_small_batch_does_not_reach(tmp_path):
         stagewright.export(Experts(), x, loss=nn.MSELoss(), targets=target, path=tmp_path / "m.swg")
 
 
+class GroupsOfExperts(nn.Module):
+    """Each token takes the best experts of the better of two groups, nearly always of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.router, self.experts = nn.Linear(8, 4), nn.Parameter(torch.randn(4, 8) * 0.3)
+        self.turn = nn.Parameter(torch.randn(8, 8))
+        self.register_buffer("preferred", torch.tensor([9.0, 9.0, 0.0, 0.0]))
+
+    def forward(self, x):
+        x = torch.einsum("...i,ij->...j", x, self.turn)  # Of this no rule says where the samples are.
+        scores = self.router(x).sigmoid().flatten(0, 1)
+        choice = scores + self.preferred
+        of_groups = choice.view(-1, 2, 2).topk(2, dim=-1)[0].sum(-1)
+        group = of_groups.topk(1, dim=-1, sorted=False)[1]
+        open_ = torch.zeros_like(of_groups).scatter(1, group, 1).repeat_interleave(2, dim=-1)
+        chosen = choice.masked_fill(open_ == 0, 0.0).topk(2, dim=-1)[1]
+        weights = F.one_hot(chosen, 4).sum(1) * scores
+        return (weights @ self.experts).view(x.shape).mean(1)
+
+
+def test_the_order_of_each_tokens_experts_is_its_own(tmp_path):
+    x, target = torch.randn(4, 6, 8), torch.randn(4, 8)
+    stagewright.export(GroupsOfExperts(), x, loss=nn.MSELoss(), targets=target, path=tmp_path / "m.swg")
+
+
 class Words(nn.Module):
     def __init__(self, table):
         super().__init__()

@@ -228,6 +228,10 @@ class Trial:
             return False
         if not x.is_floating_point():
             return torch.equal(x, y)
+        if x.numel():
+            most, differ = (torch.linalg.vector_norm(t, torch.inf) for t in (x, x - y))
+            if torch.isfinite(differ) and differ <= self._tolerance * most:
+                return True  # Nearly always, and several times as quick as element by element.
         finite = x[x.isfinite()].abs()
         scale = float(finite.max()) if finite.numel() else 0.0
         return torch.allclose(x, y, rtol=self._tolerance, atol=self._tolerance * scale, equal_nan=True)

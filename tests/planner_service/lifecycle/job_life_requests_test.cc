@@ -11,6 +11,7 @@
 namespace stagewright {
 namespace {
 
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::JobHarness;
@@ -266,7 +267,7 @@ TEST_F(JobLifeRequestsTest, AForgottenJobLeavesNothingBehind) {
   EXPECT_THAT(std::string(early.message()), HasSubstr("jobs/1 is pending"));
   ASSERT_TRUE(harness_->jobs->Cancel("jobs/1", "cancel").ok());
   ASSERT_TRUE(harness_->jobs->Delete("jobs/1").ok());
-  EXPECT_THAT(store_.Entries(), ElementsAre(Pair("next_job", "2")));
+  EXPECT_THAT(store_.Entries(), ElementsAre(Pair("life", "1"), Pair("next_job", "2")));
   EXPECT_EQ(harness_->jobs->Get("jobs/1").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(harness_->jobs->Delete("jobs/1").code(), absl::StatusCode::kNotFound);
   // Its request ids may be used again, its number not.
@@ -339,7 +340,8 @@ TEST_F(JobLifeRequestsTest, ManyJobsAreForgottenOverSeveralTicksTheOldestFirst) 
     for (const auto& [key, value] : store.Entries()) requests += key.starts_with("requests/");
     EXPECT_EQ(requests, 2 * left);
   }
-  EXPECT_THAT(store.Entries(), ElementsAre(Pair("next_job", absl::StrCat(kJobs + 1))));
+  EXPECT_THAT(store.Entries(),
+              ElementsAre(Pair("life", _), Pair("next_job", absl::StrCat(kJobs + 1))));
   harness_.reset();
 }
 

@@ -192,7 +192,8 @@ Bytes HiddenBytes(const Graph& graph, NodeId id, int64_t samples) {
   const std::string_view name = AtenName(node.target);
   if (KindOfTarget(node.target) == AtenKind::kRecurrent) {
     const double saved = RecurrenceOf(graph, node, samples).saved_elements;
-    return static_cast<int64_t>(std::min(saved, 1e17)) * SizeOf(output.dtype);
+    constexpr double kMost = 1e17;  // So that no sum of them overflows.
+    return static_cast<int64_t>(saved < kMost ? saved : kMost) * SizeOf(output.dtype);
   }
   if (name == "dropout" || name == "feature_dropout") return Bytes(output.Elements(samples));
   if (name == "cross_entropy_loss") return SizeOf(output.dtype);

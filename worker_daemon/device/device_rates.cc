@@ -126,12 +126,12 @@ struct ConvolutionShape {
 // As SecondsOfProduct.
 double SecondsOfConvolution(KernelTimer& timer, at::ScalarType type, const ConvolutionShape& shape,
                             int repeats, double overhead) {
-  const auto [images, channels, side] = shape;
-  const auto planes = [&](int64_t count, int64_t width) {
-    return Normal(timer.device(), type, count, channels * width * width)
-        .view({count, channels, width, width});
+  const auto planes = [&](int64_t count, int64_t side) {
+    return Normal(timer.device(), type, count, shape.channels * side * side)
+        .view({count, shape.channels, side, side});
   };
-  const at::Tensor x = planes(images, side), g = planes(images, side), w = planes(channels, 3);
+  const at::Tensor x = planes(shape.images, shape.side), g = planes(shape.images, shape.side);
+  const at::Tensor w = planes(shape.channels, 3);
   const std::vector<int64_t> one = {1, 1}, none = {0, 0};
   const double all = timer.Fastest(repeats, [&] { return at::conv2d(x, w, {}, one, one); }) +
                      timer.Fastest(repeats, [&] {

@@ -22,6 +22,13 @@ TEST(Aten, Kinds) {
   EXPECT_EQ(KindOfTarget("aten.embedding.default"), AtenKind::kEmbedding);
   EXPECT_EQ(KindOfTarget("aten.mul.Tensor"), AtenKind::kElementwise);
   EXPECT_EQ(KindOfTarget("aten.something_new.default"), AtenKind::kElementwise);
+  EXPECT_EQ(KindOfTarget("aten.linalg_matmul.default"), AtenKind::kMatmul);
+  EXPECT_EQ(KindOfTarget("aten.conv_depthwise3d.default"), AtenKind::kConvolution);
+  EXPECT_EQ(KindOfTarget("aten.einsum.default"), AtenKind::kContraction);
+  EXPECT_EQ(KindOfTarget("aten.lstm.input"), AtenKind::kRecurrent);
+  EXPECT_EQ(KindOfTarget("aten.gru_cell.default"), AtenKind::kRecurrent);
+  EXPECT_TRUE(IsMatmulLike(AtenKind::kContraction));
+  EXPECT_TRUE(IsMatmulLike(AtenKind::kRecurrent));
   EXPECT_TRUE(IsMatmulLike(AtenKind::kAttention));
   EXPECT_FALSE(IsMatmulLike(AtenKind::kEmbedding));
 }

@@ -30,7 +30,8 @@ class WorkerStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
         registry_(registry),
         links_(links),
         streams_(streams),
-        queue_(std::make_shared<Queue>(this)) {
+        queue_(std::make_shared<Queue>(this, Queue::Bound{kMostWaiting, &grpc::ByteBuffer::Length,
+                                                          [context] { context->TryCancel(); }})) {
     stream_ = streams_->Add(
         [queue = queue_] {
           queue->Abort(ToGrpc(absl::UnavailableError("the planner is shutting down")));
@@ -67,6 +68,8 @@ class WorkerStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
  private:
   using Queue = MessageQueue<WorkerStream, grpc::ByteBuffer>;
+  // What a job's programs need comes to a fraction of it, and a worker reads whatever it does.
+  static constexpr size_t kMostWaiting = size_t{256} << 20;
 
   static grpc::ByteBuffer Encoded(const v1::ConnectResponse& response) {
     grpc::ByteBuffer bytes;
@@ -213,7 +216,7 @@ absl::Status JobRpc::Submit(const grpc::CallbackServerContext& context, const Ca
   if (request.validate_only()) return jobs_->Validate(spec, request.request_id(), basis);
   const std::string client = door_->PeerOf(context);
   auto job = jobs_->Submit(spec, request.request_id(), client, basis);
-  const absl::Status status = job.status();
+  absl::Status status = job.status();
   door_->Audit(context, caller, "SubmitJob", job.ok() ? job->name() : spec.display_name(), status);
   if (job.ok()) {
     *response->mutable_job() = *std::move(job);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/open_files.h"
 #include "common/config/config_command.h"
+#include "common/config/number_checks.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
 #include "planner_service/election/elected_server.h"
@@ -61,7 +62,7 @@ int main(int argc, char** argv) {
                "speak to an etcd on another machine in the clear");
   app.add_option("--leader-lease", lease_seconds,
                  "seconds of silence after which another planner leads")
-      ->check(CLI::Range(2.0, 3600.0));
+      ->check(stagewright::Within(2, 3600));
   app.add_option("--planning-threads", options.planning_threads, "plans solved at once")
       ->check(CLI::Range(1, 1024));
   app.add_option("--planning-queue", options.planning_queue,
@@ -69,13 +70,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 1 << 20));
   app.add_option("--worker-timeout", worker_timeout_seconds,
                  "seconds of silence after which a worker is lost")
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(stagewright::Within(0.1, 86400));
   app.add_option("--max-message-mib", options.max_message_mib, "largest request accepted, in MiB")
       ->check(CLI::Range(1, 2047));
   app.add_option("--keep-jobs", options.keep_jobs, "ended jobs that are kept, the newest; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--keep-days", options.keep_days, "days that ended jobs are kept; 0: for ever")
-      ->check(CLI::Range(0.0, 36500.0));
+      ->check(stagewright::Within(0, 36500));
   std::vector<std::string> owner_quotas, tenant_quotas;
   app.add_option(
          "--quota", owner_quotas,

@@ -84,7 +84,7 @@ MAY_INCLUDE = {
     "clients/cli/view": ["planner_service/wire"],
     "clients/cli/files": ["clients/cli/view"],
     "clients/cli/artifacts": ["clients/cli", "clients/cli/view", "common/artifacts"],
-    "clients/cli/flags": ["common/artifacts", "planner_service/wire", "planner_service/importers"],
+    "clients/cli/flags": ["common/artifacts", "common/config", "planner_service/wire", "planner_service/importers"],
     "clients/cli/plan": ["clients/cli", "clients/cli/files", "clients/cli/flags"],
     "clients/cli/jobs": ["clients/cli", "clients/cli/files", "clients/cli/flags", "common/data"],
     "clients/cli/profiles": ["clients/cli", "clients/cli/files", "clients/cli/flags"],

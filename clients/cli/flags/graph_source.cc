@@ -1,6 +1,6 @@
 #include "clients/cli/flags/graph_source.h"
 
-#include "clients/cli/flags/number_checks.h"
+#include "common/config/number_checks.h"
 #include "common/wire/graph_file.h"
 #include "common/wire/graph_proto.h"
 

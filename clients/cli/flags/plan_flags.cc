@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/flags/named_option.h"
-#include "clients/cli/flags/number_checks.h"
+#include "common/config/number_checks.h"
 #include "common/topology/presets.h"
 #include "common/topology/uniform.h"
 #include "common/wire/strategy_proto.h"

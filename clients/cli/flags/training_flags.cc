@@ -5,7 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "clients/cli/flags/named_option.h"
-#include "clients/cli/flags/number_checks.h"
+#include "common/config/number_checks.h"
 
 namespace stagewright::cli {
 namespace {
@@ -81,7 +81,7 @@ void AddCheckpointFlags(CLI::App& submit, TrainingFlags& flags) {
   submit
       .add_option("--checkpoint-minutes", flags.checkpoint_minutes,
                   "save the state after so many minutes")
-      ->check(CLI::PositiveNumber);
+      ->check(Minutes());
   submit
       .add_option_function<int32_t>(
           "--keep", [&training](int32_t count) { PolicyOf(training).keep = count; },

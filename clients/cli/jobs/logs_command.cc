@@ -126,7 +126,8 @@ void AddLogsCommand(CLI::App& jobs, Globals& globals) {
   logs->add_option("--worker", options->worker, "only what this worker logged");
   logs->add_option("--since", options->since, "only what is not older: 5m, or 2026-11-22T03:14:15Z")
       ->check(CheckTime);
-  logs->add_option("--tail", options->tail, "only the last lines")->check(CLI::NonNegativeNumber);
+  logs->add_option("--tail", options->tail, "only the last lines")
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   AddOutputOption(*logs, globals);
   logs->callback([options, &globals] { globals.exit_code = RunLogs(*options, globals); });
 }

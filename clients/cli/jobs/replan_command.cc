@@ -12,11 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
-#include "clients/cli/flags/number_checks.h"
 #include "clients/cli/jobs/job_name.h"
 #include "clients/cli/view/plan_figures.h"
 #include "clients/cli/view/table.h"
 #include "common/base/units.h"
+#include "common/config/number_checks.h"
 
 namespace stagewright::cli {
 namespace {

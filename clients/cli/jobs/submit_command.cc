@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
 
 #include "absl/strings/str_join.h"
@@ -10,7 +11,6 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files/plan_file.h"
 #include "clients/cli/flags/named_option.h"
-#include "clients/cli/flags/number_checks.h"
 #include "clients/cli/flags/plan_flags.h"
 #include "clients/cli/flags/training_flags.h"
 #include "clients/cli/flags/weights_place.h"
@@ -19,6 +19,7 @@
 #include "clients/cli/jobs/watch.h"
 #include "clients/cli/view/job_view.h"
 #include "common/artifacts/transfer.h"
+#include "common/config/number_checks.h"
 #include "common/wire/graph_file.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/training_proto.h"
@@ -184,7 +185,7 @@ void AddResumeFlags(CLI::App& submit, SubmitFlags& flags) {
   submit
       .add_option("--max-restarts", flags.max_restarts,
                   "times to start again from the last checkpoint when a worker is lost")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
   AddNamedOption(
       submit, "--on-loss", flags.on_loss, kLossPolicyNames,
       "then: shrink (go on with the devices that are left), wait (for as many as it had), "

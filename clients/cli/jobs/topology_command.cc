@@ -11,9 +11,9 @@
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files/write_file.h"
-#include "clients/cli/flags/number_checks.h"
 #include "clients/cli/view/table.h"
 #include "common/clock/steady_now.h"
+#include "common/config/number_checks.h"
 #include "common/topology/cluster_json.h"
 #include "common/wire/topology_proto.h"
 

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/exit_code.h"
-#include "clients/cli/flags/number_checks.h"
 #include "clients/cli/jobs/follow.h"
+#include "common/config/number_checks.h"
 #include "common/graph/graph.h"
 #include "common/strategy/strategy.h"
 #include "common/wire/graph_proto.h"

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "clients/cli/flags/number_checks.h"
 #include "clients/cli/flags/weights_place.h"
 #include "common/base/units.h"
 #include "common/clock/steady_now.h"
+#include "common/config/number_checks.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
 #include "common/wire/training_proto.h"

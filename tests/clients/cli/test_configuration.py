@@ -42,6 +42,14 @@ def test_the_documented_table_is_what_the_program_says(program):
     assert f"## {program}\n\n{table.stdout}" in documented, f"docs/configuration.md: not `{program} config reference`"
 
 
+@pytest.mark.parametrize("key", ["worker-timeout", "keep-days", "leader-lease"])
+def test_what_is_no_number_is_in_no_range(key, tmp_path):
+    file = tmp_path / "planner.yaml"
+    file.write_text(f"{key}: nan\n")
+    refused = run("stagewright-planner", "--config", file, "config", "validate")
+    assert refused.returncode == 1 and f'{file}:1: {key}: "nan" is not a number from' in refused.stderr, refused.stderr
+
+
 def test_flags_go_over_environment_over_file_over_defaults(tmp_path):
     file = tmp_path / "planner.yaml"
     file.write_text("# Ours.\nplanning-threads: 3\nplanning-queue: 4\nworker-timeout: 5\n")

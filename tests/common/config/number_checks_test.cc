@@ -1,10 +1,10 @@
-#include "clients/cli/flags/number_checks.h"
+#include "common/config/number_checks.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace stagewright::cli {
+namespace stagewright {
 namespace {
 
 // What the check says of a word; nothing if it takes it.
@@ -24,5 +24,19 @@ TEST(Seconds, TakesWhatCanBeAddedToATime) {
     EXPECT_NE(Refusal(Seconds(), word), "") << word;
 }
 
+TEST(Minutes, AreBoundedAsSecondsAre) {
+  for (const char* word : {"0.01", "5", "5256000"}) EXPECT_EQ(Refusal(Minutes(), word), "") << word;
+  for (const char* word : {"0", "-1", "nan", "inf", "5256001"})
+    EXPECT_NE(Refusal(Minutes(), word), "") << word;
+}
+
+TEST(Within, TakesBothEndsAndNothingElse) {
+  for (const char* word : {"0.1", "5", "86400"})
+    EXPECT_EQ(Refusal(Within(0.1, 86400), word), "") << word;
+  for (const char* word : {"0.09", "86401", "-1", "inf", "", "soon"})
+    EXPECT_NE(Refusal(Within(0.1, 86400), word), "") << word;
+  EXPECT_EQ(Refusal(Within(0.1, 86400), "nan"), "\"nan\" is not a number from 0.1 to 86400");
+}
+
 }  // namespace
-}  // namespace stagewright::cli
+}  // namespace stagewright

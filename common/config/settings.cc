@@ -44,6 +44,11 @@ bool IsOfKubernetes(absl::string_view variable) {
 
 bool IsFlag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
 
+bool IsList(const CLI::Option& option) { return option.get_items_expected_max() > 1; }
+
+// What the library captures as the default of a list without words.
+constexpr char kEmptyList[] = "[]";
+
 std::string WhatIsWrong(const CLI::Option& option, const std::vector<std::string>& values,
                         const CLI::Error& error) {
   const std::string value = absl::StrCat("\"", absl::StrJoin(values, ", "), "\"");
@@ -102,6 +107,7 @@ void Settings::Load(int argc, const char* const* argv) {
     if (option->get_envname().empty()) option->envname(VariableOf(options_.prefix, KeyOf(*option)));
     std::string fallback = option->get_default_str();
     if (fallback.empty() && IsFlag(*option)) fallback = "false";
+    if (IsList(*option) && fallback == kEmptyList) fallback.clear();
     fallbacks_[option] = std::move(fallback);
     variables_[option] = option->get_envname();
   }
@@ -199,8 +205,11 @@ void Settings::ApplyEnvironment() {
 
 std::string Settings::Apply(CLI::Option& option, const Source& source, bool list) {
   bool on = false;
-  if (list && option.get_items_expected_max() <= 1)
-    return absl::StrCat(KeyOf(option), " is one value, and no list");
+  if (list && !IsList(option)) return absl::StrCat(KeyOf(option), " is one value, and no list");
+  if (source.values.empty()) {  // The library cannot be given none; a list has none by itself.
+    sources_[&option] = source;
+    return "";
+  }
   if (IsFlag(option) && !absl::SimpleAtob(source.values[0], &on))
     return absl::StrCat(KeyOf(option), ": \"", source.values[0], "\" is neither true nor false");
   std::string wrong;
@@ -223,19 +232,25 @@ Settings::Source Settings::SourceOf(const CLI::Option& option) const {
   return {{fallbacks_.at(&option)}, "default"};
 }
 
+// As `config show` writes it, `store: ""` says that there is none.
+bool Settings::Chosen(const CLI::Option& option) const {
+  const Source source = SourceOf(option);
+  return source.origin != "default" && source.values != std::vector<std::string>{""};
+}
+
 std::vector<std::string> Settings::Problems() const {
   std::vector<std::string> problems;
   for (const std::string& problem : problems_)
     problems.emplace_back(OneLine(absl::InvalidArgumentError(problem)).message());
   for (const CLI::Option* option : Options()) {
-    const std::string origin = SourceOf(*option).origin;
+    if (!Chosen(*option)) continue;
     for (const CLI::Option* other : option->get_excludes()) {
       // Both say that they exclude the other.
       if (fallbacks_.count(other) == 0 || KeyOf(*other) < KeyOf(*option)) continue;
-      const std::string others = SourceOf(*other).origin;
-      if (origin == "default" || others == "default") continue;
-      problems.push_back(absl::StrCat(KeyOf(*option), " (", origin, ") and ", KeyOf(*other), " (",
-                                      others, ") exclude each other"));
+      if (!Chosen(*other)) continue;
+      problems.push_back(absl::StrCat(KeyOf(*option), " (", SourceOf(*option).origin, ") and ",
+                                      KeyOf(*other), " (", SourceOf(*other).origin,
+                                      ") exclude each other"));
     }
   }
   return problems;
@@ -269,9 +284,13 @@ std::vector<Setting> Settings::List() const {
   std::vector<Setting> settings;
   for (const CLI::Option* option : Options()) {
     Source source = SourceOf(*option);
+    for (const CLI::Option* other : option->get_excludes()) {
+      if (source.origin == "default" && fallbacks_.count(other) > 0 && Chosen(*other))
+        source = {{""}, absl::StrCat("not with ", KeyOf(*other))};
+    }
     settings.push_back({KeyOf(*option), variables_.at(option), option->get_description(),
-                        fallbacks_.at(option), std::move(source.values),
-                        option->get_items_expected_max() > 1, std::move(source.origin)});
+                        fallbacks_.at(option), std::move(source.values), IsList(*option),
+                        std::move(source.origin)});
   }
   return settings;
 }

@@ -24,7 +24,9 @@ struct Setting {
   std::string fallback;  // The value where nobody says anything.
   std::vector<std::string> values;
   bool list = false;
-  std::string origin;  // "flag", "environment", "FILE:LINE", "default".
+  // "flag", "environment", "FILE:LINE", "default"; "not with KEY" where a setting that was given
+  // excludes this one.
+  std::string origin;
 };
 
 struct SettingsOptions {
@@ -80,6 +82,8 @@ class Settings {
   // Gives the flag a value that the command line may replace; says what is wrong with it.
   std::string Apply(CLI::Option& option, const Source& source, bool list);
   Source SourceOf(const CLI::Option& option) const;
+  // Whether somebody gave it a value that is not empty.
+  bool Chosen(const CLI::Option& option) const;
 
   CLI::App& app_;
   const SettingsOptions options_;

@@ -42,6 +42,14 @@ def test_the_documented_table_is_what_the_program_says(program):
     assert f"## {program}\n\n{table.stdout}" in documented, f"docs/configuration.md: not `{program} config reference`"
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_is_shown_is_a_file_that_is_good(program, tmp_path):
+    file = tmp_path / "shown.yaml"
+    file.write_text(run(built(program), "config", "show").stdout)
+    again = run(program, "--config", file, "config", "validate")
+    assert again.returncode == 0, again.stderr
+
+
 @pytest.mark.parametrize("key", ["worker-timeout", "keep-days", "leader-lease"])
 def test_what_is_no_number_is_in_no_range(key, tmp_path):
     file = tmp_path / "planner.yaml"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <fstream>
+#include <regex>
 
 namespace stagewright {
 namespace {
@@ -16,13 +17,18 @@ struct Result {
   std::string out, err;
 };
 
-// A program with an address and a store is asked about its configuration.
+// A program with an address, a store or a state, and quotas is asked about its configuration.
 Result Ask(std::vector<const char*> words) {
-  std::string listen = "127.0.0.1:7070", store;
+  std::string listen = "127.0.0.1:7070", store, state = "kept.db";
+  std::vector<std::string> quotas;
   CLI::App app;
   app.option_defaults()->always_capture_default();
   app.add_option("--listen", listen, "HOST:PORT | nothing");
   app.add_option("--store", store, "a place");
+  app.add_option("--state", state, "a file")->excludes("--store");
+  app.add_option("--quota", quotas, "NAME=COUNT")->check([](const std::string& quota) {
+    return quota.find('=') == std::string::npos ? "no quota" : "";
+  });
   Settings settings(app, {"TEST_"});
   const ConfigCommand config = AddConfigCommand(app, settings, "program");
   words.insert(words.begin(), "program");
@@ -38,6 +44,10 @@ Result Ask(std::vector<const char*> words) {
   return result;
 }
 
+std::string WithoutOrigins(const std::string& shown) {
+  return std::regex_replace(shown, std::regex(" +# .*"), "");
+}
+
 TEST(ConfigCommand, ShowsWhatCanBeReadAgain) {
   const Result shown = Ask({"--store", "etcd://me:secret@host/a", "config", "show"});
   EXPECT_EQ(shown.exit_code, 0);
@@ -47,7 +57,22 @@ TEST(ConfigCommand, ShowsWhatCanBeReadAgain) {
   EXPECT_THAT(shown.out, Not(HasSubstr("secret")));
   const auto file = ParseConfig("shown", shown.out, /*with_contexts=*/false);
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->entries.size(), 2u);
+  EXPECT_EQ(file->entries.size(), 4u);
+}
+
+// What a program is told, written down, tells it the same.
+TEST(ConfigCommand, WhatItShowsIsAFileThatIsGood) {
+  const std::string path = testing::TempDir() + "/config_command_shown.yaml";
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{}, {"--quota", "a=1", "--quota", "b=2"}, {"--store", "a-place"}}) {
+    std::vector<const char*> show = words;
+    show.insert(show.end(), {"config", "show"});
+    const std::string shown = Ask(show).out;
+    std::ofstream(path) << shown;
+    const Result again = Ask({"--config", path.c_str(), "config", "show"});
+    EXPECT_EQ(again.exit_code, 0) << shown << again.err;
+    EXPECT_EQ(WithoutOrigins(again.out), WithoutOrigins(shown));
+  }
 }
 
 TEST(ConfigCommand, ValidatesWithoutDoingAnything) {
@@ -75,7 +100,9 @@ TEST(ConfigCommand, PrintsATable) {
             "| setting | variable | default | |\n"
             "|---|---|---|---|\n"
             "| `listen` | `TEST_LISTEN` | `127.0.0.1:7070` | HOST:PORT \\| nothing |\n"
-            "| `store` | `TEST_STORE` | | a place |\n");
+            "| `store` | `TEST_STORE` | | a place |\n"
+            "| `state` | `TEST_STATE` | `kept.db` | a file |\n"
+            "| `quota` | `TEST_QUOTA` | | NAME=COUNT |\n");
 }
 
 }  // namespace

@@ -97,9 +97,14 @@ absl::Status CheckOurs(const SqliteDatabase& database, OpenFor purpose) {
 
 // SQLite keeps its log beside the name by which it opened the file, and a lock of ours is of a
 // name: by another one, a second planner would write to the same file without the log of the first.
-absl::Status CheckOneName(const std::string& path) {
+absl::Status CheckFileOfOneName(const std::string& path) {
   struct stat file = {};
-  if (stat(path.c_str(), &file) != 0 || file.st_nlink <= 1) return absl::OkStatus();
+  if (stat(path.c_str(), &file) != 0) return absl::OkStatus();
+  if (S_ISDIR(file.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store ", path, ": it is a folder, and no file"));
+  }
+  if (file.st_nlink <= 1) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "store ", path, ": the file has ", file.st_nlink,
       " names (hard links), by which two planners could use it at once: end both, and "
@@ -119,7 +124,7 @@ absl::StatusOr<StoreLock> StoreLock::Take(const std::string& path) {
     return absl::FailedPreconditionError(absl::StrCat(
         "store ", path, ": it is in use (is another planner using it?); its lock is ", name));
   }
-  RETURN_IF_ERROR(CheckOneName(path));
+  RETURN_IF_ERROR(CheckFileOfOneName(path));
   return lock;
 }
 

@@ -146,6 +146,12 @@ TEST_F(SqliteStoreTest, RefusesAnotherProgramsDatabase) {
   EXPECT_THAT(std::string(Refusal().message()), HasSubstr("not a Stagewright store"));
 }
 
+// A folder has several names, too, its own and "..".
+TEST_F(SqliteStoreTest, RefusesAFolderAsOne) {
+  std::filesystem::create_directory(Path());
+  EXPECT_EQ(std::string(Refusal().message()), "store " + Path() + ": it is a folder, and no file");
+}
+
 TEST_F(SqliteStoreTest, RefusesAnEmptyFile) {
   std::ofstream(Path()).close();
   EXPECT_THAT(std::string(Refusal().message()), HasSubstr("the file is empty"));

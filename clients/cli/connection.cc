@@ -29,6 +29,13 @@ std::string RetryIn(const grpc::Status& status) {
   return "";
 }
 
+// Whether the deadline of a call passed without any answer: in gRPC's words, while a planner that
+// had too little time says for what.
+bool IsSilence(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+         status.error_message() == "Deadline Exceeded" && status.error_details().empty();
+}
+
 }  // namespace
 
 Connection::Connection(const std::string& address, const ChannelSecurity& security)
@@ -54,6 +61,8 @@ std::string FreshId() {
 absl::Status Connection::Translate(const grpc::Status& status) const {
   RETURN_IF_ERROR(channel_status_);
   if (status.ok()) return absl::OkStatus();
+  if (IsSilence(status))
+    return absl::UnavailableError(absl::StrCat("no planner answers at ", address_, " in time"));
   // A planner that answers so says when to try again; others are not reached.
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
     return absl::UnavailableError(

@@ -37,6 +37,22 @@ TEST(ConnectionTest, OneThatIsNotReachedIsNamed) {
   EXPECT_EQ(status.message(), "no planner answers at 127.0.0.1:1: connection refused");
 }
 
+// Such as one that is stopped: connections to it are made, and nothing comes back.
+TEST(ConnectionTest, OneThatSaysNothingIsNamed) {
+  const absl::Status status =
+      Nowhere().Translate({grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"});
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_EQ(status.message(), "no planner answers at 127.0.0.1:1 in time");
+}
+
+TEST(ConnectionTest, APlannerThatHadNoTimeSpeaksForItself) {
+  for (const grpc::Status& said :
+       {grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
+                     "there was no time to judge the strategy"),
+        Refused(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded", 1)})
+    EXPECT_TRUE(absl::IsDeadlineExceeded(Nowhere().Translate(said))) << said.error_message();
+}
+
 TEST(ConnectionTest, ErrorsSayWhenACallMaySucceed) {
   EXPECT_EQ(Nowhere()
                 .Translate(Refused(grpc::StatusCode::RESOURCE_EXHAUSTED, "the queue is full", 2.5))

@@ -53,6 +53,8 @@ def keep_the_batch(graph: fx.Graph) -> None:
             node.args = (node.args[0], [dim for dim, size in enumerate(sizes) if isinstance(size, int) and size == 1])
         elif node.target is aten.embedding.default and len(node.args) > 4:
             node.args = node.args[:4]
+        elif node.target in (aten.embedding_bag.default, aten.embedding_bag.padding_idx) and len(node.args) > 5:
+            node.args = (*node.args[:5], False, *node.args[6:])
 
 
 def is_mutating(node: fx.Node) -> bool:

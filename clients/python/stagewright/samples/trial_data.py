@@ -2,6 +2,7 @@
 
 import enum
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import fx
@@ -39,6 +40,9 @@ CLASS_LOSSES = {
     aten.nll_loss_nd.default: 4,
     aten.nll_loss2d.default: 4,
 }
+# Losses of two pieces, and the position of the argument that says, by 1 or -1, which is meant.
+_MARKED = {aten.hinge_embedding_loss.default: 1, aten.cosine_embedding_loss.default: 2}
+_COMPARISONS = {aten.eq.Scalar, aten.ne.Scalar}
 
 
 def trial_inputs(
@@ -64,9 +68,12 @@ def draws_that_tell(captured: Captured) -> int:
 def _bits(example: torch.Tensor, node: fx.Node) -> float:
     """How much there is to draw for a sample."""
     if example.is_floating_point():
-        return _BITS
-    least, most, _ = _integer_range(node)
-    values = 2 if example.dtype is torch.bool else most - least if most is not None else example.unique().numel()
+        if not _is_mark(node):
+            return _BITS
+        values = example.unique().numel()
+    else:
+        least, most, _ = _integer_range(node)
+        values = 2 if example.dtype is torch.bool else most - least if most is not None else example.unique().numel()
     return example[0].numel() * math.log2(max(values, 1))
 
 
@@ -85,14 +92,15 @@ def _some_batch(
     example: torch.Tensor, node: fx.Node, samples: int, effort: Effort, generator: torch.Generator, draw: int
 ) -> torch.Tensor:
     rows = example[(torch.arange(samples) + draw * samples) % example.shape[0]]
+    seen = example.unique()
     if rows.is_floating_point():
-        return _perturbed(rows, generator)
+        marks = seen.numel() > 1 and _is_mark(node)
+        return seen[torch.randint(0, seen.numel(), rows.shape, generator=generator)] if marks else _perturbed(rows, generator)
     if effort is Effort.EXAMPLE or not rows.numel():
         return rows
     if rows.dtype is torch.bool:
         return torch.rand(rows.shape, generator=generator) < 0.7
     least, most, ignored = _integer_range(node)
-    seen = example.unique()
     if most is None and seen.numel() > 1:
         drawn = seen[torch.randint(0, seen.numel(), rows.shape, generator=generator)]
     else:
@@ -126,6 +134,37 @@ def _integer_range(node: fx.Node) -> tuple[int, int | None, int | None]:
     least: list[int] = [0]
     most: list[int] = []
     ignored: list[int] = []
+    for user, current in _readers(node):
+        if user.target is aten.embedding.default and user.args[1] is current:
+            most.append(int(user.args[0].meta["val"].shape[0]))
+        elif user.target in CLASS_LOSSES and user.args[1] is current:
+            scores = user.args[0].meta["val"]
+            classes = scores.shape[1] if scores.dim() > 1 else scores.shape[0]
+            if isinstance(classes, int):
+                most.append(classes)
+            position = CLASS_LOSSES[user.target]
+            ignored.append(user.args[position] if len(user.args) > position else -100)
+        elif user.target is aten.ctc_loss.Tensor:
+            low, high = _ctc_range(user, current)
+            least.append(low)
+            most.append(high)
+        elif user.target is aten.one_hot.default and len(user.args) > 1 and isinstance(user.args[1], int):
+            most.append(user.args[1])
+    largest = min(most, default=None)
+    smallest = max(least) if largest is None or max(least) < largest else 0
+    return smallest, largest, (ignored[0] if ignored else None)
+
+
+def _is_mark(node: fx.Node) -> bool:
+    """Whether certain values of a real number mean something that others, however close, do not."""
+    return any(
+        user.target in _COMPARISONS or (user.target in _MARKED and user.args[_MARKED[user.target]] is current)
+        for user, current in _readers(node)
+    )
+
+
+def _readers(node: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """The operators that an input's values reach as they are, each with what it reads them from."""
     seen: set[fx.Node] = set()
     frontier = [node]
     while frontier:
@@ -136,24 +175,8 @@ def _integer_range(node: fx.Node) -> tuple[int, int | None, int | None]:
         for user in current.users:
             if user.target in _PASS_ON or getattr(user.target, "__name__", "") == "getitem":
                 frontier.append(user)
-            elif user.target is aten.embedding.default and user.args[1] is current:
-                most.append(int(user.args[0].meta["val"].shape[0]))
-            elif user.target in CLASS_LOSSES and user.args[1] is current:
-                scores = user.args[0].meta["val"]
-                classes = scores.shape[1] if scores.dim() > 1 else scores.shape[0]
-                if isinstance(classes, int):
-                    most.append(classes)
-                position = CLASS_LOSSES[user.target]
-                ignored.append(user.args[position] if len(user.args) > position else -100)
-            elif user.target is aten.ctc_loss.Tensor:
-                low, high = _ctc_range(user, current)
-                least.append(low)
-                most.append(high)
-            elif user.target is aten.one_hot.default and len(user.args) > 1 and isinstance(user.args[1], int):
-                most.append(user.args[1])
-    largest = min(most, default=None)
-    smallest = max(least) if largest is None or max(least) < largest else 0
-    return smallest, largest, (ignored[0] if ignored else None)
+            else:
+                yield user, current
 
 
 def _ctc_range(loss: fx.Node, argument: fx.Node) -> tuple[int, int]:

@@ -145,7 +145,9 @@ class _Both:
             # Batch normalisation writes its statistics by itself.
             buffers = {public_name(name): tensor.detach().clone() for name, tensor in self.module.named_buffers()}
             *states, loss, _ = graph.output_node().args[0]
-            buffers |= {public_name(name): values[node].detach() for name, node in zip(self._captured.states, states)}
+            first_names = {id(tensor): public_name(name) for name, tensor in self.module.named_buffers()}
+            for name, node in zip(self._captured.states, states):
+                buffers[first_names[id(self._state[public_name(name)])]] = values[node].detach()
             return self._results(values[loss], buffers)
 
     def _placeholders(self, samples: int) -> Iterator[tuple[fx.Node, object]]:

@@ -29,6 +29,7 @@ from .outputs import prediction_of
 from .places import exact_lines
 from .regions import marked_regions
 from .repeated_calls import refuse_hidden_state
+from .replaced_tensors import replaced_tensors
 from .shared_memory import read_as_state
 from .symbols import Batch
 from .traceable import (
@@ -342,25 +343,15 @@ def _modules(model: nn.Module, loss: Callable) -> list[nn.Module]:
 def _fake_state(modules: list[nn.Module], mode: FakeTensorMode):
     """While open, parameters and buffers without data, or on another device, are fake CPU tensors: tracing needs all
     tensors on one device, and no data."""
-    replaced: list[tuple[dict, str, torch.Tensor]] = []
-    fakes: dict[int, torch.Tensor] = {}
-    for module in modules:
-        for registry in (module._parameters, module._buffers):
-            for name, tensor in registry.items():
-                if tensor is None or (tensor.device.type == "cpu" and not is_virtual(tensor)):
-                    continue
-                if id(tensor) not in fakes:
-                    fake = _fake_like(tensor, mode)
-                    if isinstance(tensor, nn.Parameter):
-                        fake = nn.Parameter(fake, requires_grad=tensor.requires_grad)
-                    fakes[id(tensor)] = fake
-                replaced.append((registry, name, tensor))
-                registry[name] = fakes[id(tensor)]
-    try:
+
+    def replacement(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "cpu" and not is_virtual(tensor):
+            return tensor
+        fake = _fake_like(tensor, mode)
+        return nn.Parameter(fake, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
+
+    with replaced_tensors(modules, replacement):
         yield
-    finally:
-        for registry, name, tensor in replaced:
-            registry[name] = tensor
 
 
 def _fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
@@ -371,12 +362,10 @@ def _fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
 def _example_output(model: nn.Module, mode: FakeTensorMode, args: tuple, kwargs: dict) -> object:
     """What the model returns, as shapes."""
     args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: _fake_like(t, mode), (args, kwargs))
-    state = {}
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        state[name] = tensor if isinstance(tensor, FakeTensor) else _fake_like(tensor, mode)
+    fakes = replaced_tensors(model.modules(), lambda t: t if isinstance(t, FakeTensor) else _fake_like(t, mode))
     try:
-        with mode, torch.enable_grad(), torch.random.fork_rng(devices=[]):  # Forward may ask for gradients.
-            return torch.func.functional_call(model, state, args, kwargs)
+        with fakes, mode, torch.enable_grad(), torch.random.fork_rng(devices=[]):  # Forward may ask for gradients.
+            return model(*args, **kwargs)
     except ExportError:
         raise
     except Exception as error:

@@ -20,7 +20,14 @@ from .constants import fold_constants
 from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .recurrent import split_recurrent_layers
 from .regions import inline_regions
-from .rewrites import expose_attention_dropout, fold_identities, is_mutating, keep_the_batch, name_plainly
+from .rewrites import (
+    expose_attention_dropout,
+    fold_identities,
+    is_mutating,
+    keep_the_batch,
+    name_plainly,
+    write_out_instance_statistics,
+)
 
 aten = torch.ops.aten
 
@@ -44,6 +51,7 @@ def make_functional(
     graph = program.graph_module.graph
     inline_regions(program)
     inline_custom_operators(program)
+    write_out_instance_statistics(graph)
     changed = _rewrite_in_place(graph, program.graph_signature)
     if changed is None:
         program.graph_module.recompile()

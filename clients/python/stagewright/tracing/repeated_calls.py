@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..errors import ExportError
 from .held_state import HeldState, Place
 from .places import line_here
+from .replaced_tensors import replaced_tensors
 
 # Larger models would take minutes.
 _MOST_PARAMETERS = 500_000_000
@@ -79,12 +80,11 @@ class _Calls:
 
     def __call__(self, other: bool = False) -> list[torch.Tensor]:
         """Outputs, loss and new buffers for the example, or for other samples."""
-        state = {name: _copy(tensor) for name, tensor in _named_tensors(self.module)}
         batch = pytree.tree_map_only(torch.Tensor, torch.clone, self._batches[0 if other else 1])
-        with same_random_numbers():
-            results = torch.func.functional_call(self.module, state, batch)
+        with same_random_numbers(), replaced_tensors(self.module.modules(), _copy):
+            results = self.module(*batch)
+            buffers = [*self.module.buffers()]
         tensors = [leaf for leaf in _leaves(results) if isinstance(leaf, torch.Tensor)]
-        buffers = [state[name] for name, _ in self.module.named_buffers()]
         return [tensor.detach() for tensor in (*tensors, *buffers)]
 
 
@@ -219,11 +219,6 @@ def _leaves(results: object) -> list:
     for leaf in pytree.tree_leaves(results):
         found += [leaf] if isinstance(leaf, torch.Tensor) or not hasattr(leaf, "__dict__") else vars(leaf).values()
     return found
-
-
-def _named_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

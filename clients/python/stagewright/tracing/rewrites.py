@@ -53,6 +53,8 @@ def keep_the_batch(graph: fx.Graph) -> None:
             node.args = (node.args[0], [dim for dim, size in enumerate(sizes) if isinstance(size, int) and size == 1])
         elif node.target is aten.embedding.default and len(node.args) > 4:
             node.args = node.args[:4]
+        elif node.target in (aten.embedding_bag.default, aten.embedding_bag.padding_idx) and len(node.args) > 5:
+            node.args = (*node.args[:5], False, *node.args[6:])
 
 
 def is_mutating(node: fx.Node) -> bool:
@@ -117,6 +119,34 @@ def expose_attention_dropout(graph: fx.Graph) -> None:
                 with graph.inserting_before(node):
                     node.replace_all_uses_with(_explicit_attention(graph, node, call))
                 graph.erase_node(node)
+
+
+def write_out_instance_statistics(graph: fx.Graph) -> None:
+    """Gives the running statistics of instance normalisation operators of their own, which change them once for a batch:
+    the layer's operator would, unseen, for every micro-batch."""
+    for node in graph.find_nodes(op="call_function", target=aten.instance_norm.default):
+        call = bind(node)
+        if not call["use_input_stats"]:
+            continue
+        with graph.inserting_before(node):
+            values = add_call(graph, node, aten.detach.default, (call["input"],))
+            for name, statistic in (("running_mean", aten.mean.dim), ("running_var", aten.var.dim)):
+                if call[name] is not None:
+                    _update_average(graph, node, call[name], statistic, values, call["momentum"])
+        call |= {"running_mean": None, "running_var": None}
+        node.args = tuple(call[argument.name] for argument in node.target._schema.arguments)
+        node.kwargs = {}
+
+
+def _update_average(
+    graph: fx.Graph, like: fx.Node, average: fx.Node, statistic: torch._ops.OpOverload, values: fx.Node, momentum: float
+) -> None:
+    """`average` goes on by the mean over samples of what `statistic` says of each channel of each."""
+    of_samples = add_call(graph, like, statistic, (values, [*range(2, values.meta["val"].dim())]))
+    now = add_call(graph, like, aten.mean.dim, (of_samples, [0]))
+    if now.meta["val"].dtype is not average.meta["val"].dtype:
+        now = add_call(graph, like, aten.to.dtype, (now, average.meta["val"].dtype))
+    add_call(graph, like, aten.copy_.default, (average, add_call(graph, like, aten.lerp.Scalar, (average, now, momentum))))
 
 
 def bind(node: fx.Node) -> dict[str, object]:

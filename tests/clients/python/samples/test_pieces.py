@@ -1,5 +1,7 @@
 """A loss that couples samples is refused also where one point does not show it: in another piece, or by its gradients."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -68,6 +70,41 @@ def test_losses_that_do_not(case, tmp_path):
         torch.testing.assert_close(found, expected)
         for name, gradient in zip(dict(net.named_parameters()), torch.autograd.grad(expected, list(net.parameters()))):
             torch.testing.assert_close(gradients[name], gradient)
+
+
+def signs(samples):
+    return torch.randint(0, 2, (samples, 4)) * 2.0 - 1
+
+
+def gaps(samples):
+    return torch.randn(samples, 4).masked_fill(torch.rand(samples, 4) < 0.4, math.nan)
+
+
+def over_known(output, target):
+    known = ~target.isnan()
+    return torch.where(known, output - target, 0.0).square().sum() / known.sum()
+
+
+# Losses that tell apart what real numbers are, and targets for them.
+MARKED = {
+    "hinge": (nn.HingeEmbeddingLoss(), signs),
+    "cosine": (lambda o, t: F.cosine_embedding_loss(o, o.roll(1, -1).exp(), t[:, 0]), signs),
+    "of those labelled": (lambda o, t: (o.square() * (t == 1)).sum() / (t == 1).sum(), signs),
+    "of those known": (over_known, gaps),
+    "of those not below all": (lambda o, t: (o + t).softmax(-1).square().mean(), lambda n: gaps(n).nan_to_num(-math.inf)),
+}
+
+
+@pytest.mark.parametrize("case", MARKED)
+def test_real_numbers_that_are_marks_stay_marks(case, tmp_path):
+    loss, make = MARKED[case]
+    net, x = model(), torch.randn(8, 6)
+    exported = stagewright.export(net, x, loss=loss, targets=make(8), path=tmp_path / "m.swg")
+    assert not any(node.batch_dependent for node in exported.graph.nodes)
+    target = make(8)
+    expected = loss(net(x), target)
+    found, _ = Interpreter.load(exported).run_in_parts({"input": x, "target": target}, [1, 3, 4])
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("classes", range(2, 8))

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import parametrize
 
 import stagewright
 from faithful import export_and_compare
@@ -120,3 +121,42 @@ def frozen(model):
 @pytest.mark.parametrize("prepare", [beside_each_other, side_by_side, frozen])
 def test_parts_of_one_memory_may_lie_beside_each_other(prepare, tmp_path):
     export_and_compare(Pair(prepare), batch, nn.MSELoss(), tmp_path)
+
+
+class Shared(nn.Module):
+    """Every module of it has two names, one of them inside another module."""
+
+    def __init__(self, tie=lambda model: None):
+        super().__init__()
+        self.first, self.norm = nn.Linear(6, 6), nn.BatchNorm1d(6)
+        self.body = nn.Sequential(self.first, self.norm, nn.Tanh())
+        self.again = nn.ModuleDict({"body": nn.Sequential(nn.Linear(6, 6), self.first)})
+        tie(self)
+
+    def forward(self, x):
+        return self.again["body"](self.body(x))
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, weight):
+        return weight * self.scale
+
+
+def one_parametrization(model):
+    scaled = Scaled()
+    for layer in (model.first, model.again["body"][0]):
+        parametrize.register_parametrization(layer, "weight", scaled)
+
+
+@pytest.mark.parametrize("tie", [lambda model: None, one_parametrization])
+def test_a_module_of_two_names_is_one(tie, tmp_path):
+    model = Shared(tie)
+    before = {name: id(t) for name, t in [*model.named_parameters(), *model.named_buffers()]}
+    exported = export_and_compare(model, batch, nn.MSELoss(), tmp_path, (2, 3, 7), whole_batch=True)
+    assert {name: id(t) for name, t in [*model.named_parameters(), *model.named_buffers()]} == before
+    aliases = {parameter.name: list(parameter.aliases) for parameter in exported.graph.parameters}
+    assert aliases["first.bias"] == ["body.0.bias", "again.body.1.bias"]

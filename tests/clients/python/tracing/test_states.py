@@ -122,3 +122,24 @@ def test_batch_norm_counts_its_batches(tmp_path):
     updated = [exported.graph.parameters[update.parameter].name for update in exported.graph.state_updates]
     assert updated == ["1.num_batches_tracked"]
     compare(model, exported, name="input")
+
+
+def test_instance_norm_averages_over_the_whole_batch(tmp_path):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
+
+        def forward(self, x):
+            return self.norm(self.norm(x.view(-1, 2, 2)).exp()).flatten(1)
+
+    model = Twice()
+    exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+    updated = [exported.graph.parameters[update.parameter].name for update in exported.graph.state_updates]
+    assert sorted(updated) == ["norm.running_mean", "norm.running_var"]
+    norms = [node for node in exported.graph.nodes if "instance_norm" in node.target]
+    assert len(norms) == 2
+    for node in norms:
+        assert node.args[3].none and node.args[4].none, "the operator itself would go on by every micro-batch"
+    assert any(node.batch_dependent for node in exported.graph.nodes), "a mean over the batch needs the whole of it"
+    compare(model, exported)

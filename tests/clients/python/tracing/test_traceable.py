@@ -202,3 +202,19 @@ def test_a_batch_of_one_sample_is_not_squeezed_away(tmp_path):
     found, _ = Interpreter.load(exported).run_in_parts({"x": x, "ids": ids, "target": target}, [1, 2, 1])
     torch.testing.assert_close(found, expected)
     assert not any(entry.boolean for node in exported.graph.nodes if "embedding" in node.target for entry in node.args)
+
+
+@pytest.mark.parametrize("table", [nn.Embedding, nn.EmbeddingBag])
+def test_gradients_of_tables_are_dense(table, tmp_path):
+    """Optimizers of workers, and sums over replicas, take no sparse ones."""
+    model = nn.Sequential(table(5, 4, sparse=True), nn.Flatten(), nn.LazyLinear(3))
+    model(torch.zeros(1, 6, dtype=torch.int64))
+    ids = torch.randint(0, 5, (4, 6))
+    exported = stagewright.export(model, ids, loss=nn.CrossEntropyLoss(), path=tmp_path / "m.swg")
+    interpreter = Interpreter.load(exported)
+    loss, _ = interpreter.run({"input": ids, "target": torch.tensor([0, 1, 2, 0])}, 4)
+    gradients = interpreter.gradients(loss)
+    assert not any(gradient.is_sparse for gradient in gradients.values())
+    expected = F.cross_entropy(model(ids), torch.tensor([0, 1, 2, 0]))
+    expected.backward()
+    torch.testing.assert_close(gradients["0.weight"], model[0].weight.grad.to_dense())

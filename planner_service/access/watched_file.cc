@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include "common/base/regular_file.h"
 #include "common/base/text_file.h"
 #include "common/log/log.h"
 
@@ -15,7 +16,7 @@ std::string VersionOfFile(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadFlagFile(const std::string& flag, const std::string& path) {
-  auto text = ReadTextFile(path);
+  auto text = ReadSmallFile(path, kLargestTextFile);
   if (!text.ok())
     return absl::FailedPreconditionError(absl::StrCat(flag, " ", text.status().message()));
   return text;

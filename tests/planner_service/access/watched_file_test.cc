@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,23 @@ TEST(WatchedFile, NamesFlagAndFile) {
   };
   EXPECT_EQ(refusal(path), "--flag " + path + ": is wrong");
   EXPECT_THAT(refusal("/nowhere/file"), HasSubstr("--flag /nowhere/file"));
+}
+
+TEST(WatchedFile, WaitsForNoFifo) {
+  const std::string path = ::testing::TempDir() + "/watched_fifo";
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto refused = WatchedFile<std::string>::Open("--flag", path, &Parse);
+  EXPECT_EQ(refused.status(),
+            absl::FailedPreconditionError("--flag " + path + ": not a regular file but a FIFO"));
+  std::filesystem::remove(path);
+  std::ofstream(path) << "a";
+  const auto file = WatchedFile<std::string>::Open("--flag", path, &Parse);
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(*(*file)->Get(), "<a>");
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ cd "$STAGEWRIGHT_ROOT"
 
 usage() {
   cat <<USAGE
-usage: scripts/fault.sh workers [FAULTS [SEED]]    default: 60 1; on workers of jobs that train
+usage: scripts/fault.sh workers [FAULTS [SEED [WORKERS...]]]
+                                                   default: 60 1; on workers of jobs that train
        scripts/fault.sh combined [CASES [SEED [WORKERS...]]]
                                                    default: 60 1; several faults at once, on workers and planner of jobs that train
        scripts/fault.sh times [DEATHS]             default: 20; from the death of a worker to the job's next step

@@ -311,8 +311,7 @@ def run_all(workers: int, cases: list[Case], chance: random.Random) -> tuple[lis
 
 
 def main() -> None:
-    count, seed = (int(text) for text in [*sys.argv[1:3], *["60", "1"][len(sys.argv[1:3]) :]])
-    sizes = [int(text) for text in sys.argv[3:]] or list(faults.WORKERS)
+    count, seed, sizes = faults.arguments()
     chance = random.Random(seed)
     each = -(-count // len(sizes))
     outcomes: dict[tuple[int, str], list[Outcome]] = collections.defaultdict(list)

@@ -1,8 +1,8 @@
 """Faults that are put on a planner and its workers while a job trains, by a seed.
 
-python tests/fault/faults.py [FAULTS] [SEED] (with the environment of scripts/fault.sh workers) puts so many on jobs of 2, 3,
-4 and 8 workers and prints a table; it fails if a job does not end as if nothing had been, or has done more steps again than
-docs/recovery.md says. SIGINT or SIGTERM ends it early, with the table of what was done until then.
+python tests/fault/faults.py [FAULTS] [SEED] [WORKERS...] (with the environment of scripts/fault.sh workers) puts so many on
+jobs of so many workers, by default 2, 3, 4 and 8, and prints a table; it fails if a job does not end as if nothing had been, or
+has done more steps again than docs/recovery.md says. SIGINT or SIGTERM ends it early, with the table of what was done until then.
 """
 
 import collections
@@ -230,19 +230,21 @@ def assert_as_if_nothing_had_been(system: Processes, outcome: Outcome, job: str,
     assert_same_losses(losses(system, job), losses(system, whole))
 
 
-def run(count: int, chance: random.Random, outcomes: list[Outcome], wrong: list[str]) -> Campaign:
+def run(
+    count: int, sizes: list[int], chance: random.Random, outcomes: list[Outcome], wrong: list[str]
+) -> Campaign:
     """Adds to both lists as it goes."""
 
     def known() -> dict:
         return {"ended well": sum(outcome.state == "succeeded" for outcome in outcomes), "wrong": len(wrong)}
 
-    per_size = -(-count // len(WORKERS))
+    per_size = -(-count // len(sizes))
     kinds = itertools.cycle(KINDS)
-    with contextlib.ExitStack() as systems, Campaign(per_size * len(WORKERS), known) as campaign:
+    with contextlib.ExitStack() as systems, Campaign(per_size * len(sizes), known) as campaign:
         for i in campaign:
             if i % per_size == 0:
                 systems.close()
-                system = systems.enter_context(start(WORKERS[i // per_size]))
+                system = systems.enter_context(start(sizes[i // per_size]))
                 whole = undisturbed(system, 3000)
             outcome, job = run_with_fault(system, next(kinds), 3000, chance, max_restarts=5)
             outcomes.append(outcome)
@@ -255,10 +257,16 @@ def run(count: int, chance: random.Random, outcomes: list[Outcome], wrong: list[
     return campaign
 
 
+def arguments() -> tuple[int, int, list[int]]:
+    """How many faults, by which seed, on jobs of how many workers."""
+    count, seed = (int(text) for text in [*sys.argv[1:3], *["60", "1"][len(sys.argv[1:3]) :]])
+    return count, seed, [int(text) for text in sys.argv[3:]] or list(WORKERS)
+
+
 def main() -> None:
-    count, seed = (int(text) for text in (sys.argv[1:] + ["60", "1"][len(sys.argv) - 1 :]))
+    count, seed, sizes = arguments()
     outcomes, wrong = [], []
-    campaign = run(count, random.Random(seed), outcomes, wrong)
+    campaign = run(count, sizes, random.Random(seed), outcomes, wrong)
     print(f"{campaign.done} faults, seed {seed}\n\n| workers | fault | ended well | steps done again, at most |\n"
           "|---|---|---|---|")  # fmt: skip
     by_fault: dict[tuple[int, str], list[Outcome]] = collections.defaultdict(list)

@@ -25,13 +25,31 @@ class _Argument:
     dtype: torch.dtype
 
 
-class UntriedFunction(ExportError):
-    """The model calls an autograd function of which it is not known yet whether it may be captured."""
+class FunctionCalls:
+    """The calls of autograd functions in a trace, each of which has its own arguments."""
 
-    def __init__(self, function: type, args: tuple, refusal: str):
-        super().__init__(refusal)
-        self.function = function
-        self.args_seen = tuple(_seen(arg) for arg in args)
+    def __init__(self):
+        self._refusals: list[tuple[type, tuple, str]] = []
+        self._known: set[tuple] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._refusals)
+
+    def add(self, function: type, args: tuple, refusal: str) -> None:
+        call = (function, tuple(_seen(arg) for arg in args))
+        try:
+            known = call in self._known
+            self._known.add(call)
+        except TypeError:
+            known = False  # An argument that has no hash.
+        if not known:
+            self._refusals.append((*call, refusal))
+
+    def refuse_other_derivatives(self) -> None:
+        """ExportError for the first call of which the backward is not the derivative of its forward."""
+        for function, args, refusal in self._refusals:
+            if not is_derivative(function, args):
+                raise ExportError(refusal) from None
 
 
 def _seen(arg: object) -> object:
@@ -44,26 +62,41 @@ def _seen(arg: object) -> object:
 class _Context:
     """Stands for the context where nothing is kept for a backward."""
 
-    needs_input_grad = ()
+    def __init__(self, args: tuple):
+        self.needs_input_grad = tuple(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+        self.without_gradient: tuple[torch.Tensor, ...] = ()
 
     def save_for_backward(self, *tensors: torch.Tensor) -> None:
         self.saved_tensors = tensors
 
     save_for_forward = save_for_backward
 
+    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None:
+        self.without_gradient = tensors
+
     def set_materialize_grads(self, value: bool) -> None:
         pass
 
 
 def _forward(function: type, args: tuple) -> object:
-    if function.setup_context is not torch.autograd.Function.setup_context:
-        return function.forward(*args)
-    return function.forward(_Context(), *args)
+    context = _Context(args)
+    if function.setup_context is torch.autograd.Function.setup_context:
+        results = function.forward(context, *args)
+    else:
+        results = function.forward(*args)
+        function.setup_context(context, args, results)
+    if not context.without_gradient:
+        return results
+
+    def ended(result: object) -> object:
+        return result.detach() if any(result is tensor for tensor in context.without_gradient) else result
+
+    return tuple(map(ended, results)) if isinstance(results, tuple) else ended(results)
 
 
 @contextlib.contextmanager
-def plain_functions(model: nn.Module, allowed: set[type]) -> Iterator[None]:
-    """While open, autograd functions in `allowed` run their forward only; others of a user's raise UntriedFunction."""
+def plain_functions(model: nn.Module, calls: FunctionCalls) -> Iterator[None]:
+    """While open, a user's autograd functions run their forward only, and `calls` knows what for."""
     original = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls, *args, **kwargs):
@@ -71,14 +104,15 @@ def plain_functions(model: nn.Module, allowed: set[type]) -> Iterator[None]:
             return _checkpointed(*args)
         if cls.__module__.startswith("torch."):
             return original.__get__(None, cls)(*args, **kwargs)
-        if cls in allowed and not kwargs:
-            return _forward(cls, args)
         module = module_here(model)
         refusal = (
             f"{f'module {module!r}: ' if module else ''}the autograd function {cls.__name__} has its own backward, "
             f"which cannot be captured; compute with differentiable operators instead{line_here()}"
         )
-        raise ExportError(refusal) if kwargs else UntriedFunction(cls, args, refusal)
+        if kwargs:
+            raise ExportError(refusal)
+        calls.add(cls, args, refusal)
+        return _forward(cls, args)
 
     torch.autograd.Function.apply = classmethod(apply)
     try:

@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from ..errors import ExportError
-from .autograd_functions import UntriedFunction, is_derivative, plain_functions
+from .autograd_functions import FunctionCalls, plain_functions
 from .ctc import traceable_ctc
 from .diagnosis import explain, fixed_sizes, reading_of, refuse_what_fails_by_itself
 from .functionalize import make_functional
@@ -176,14 +176,11 @@ def capture(
 
     keep_slices: for graphs of several lengths, which have a slice to a length where that is the whole, too.
     """
-    allowed: set[type] = set()
-    while True:
-        try:
-            return _capture(model, args, kwargs, loss, targets, batch_dim, allowed, keep_slices)
-        except UntriedFunction as error:
-            if not is_derivative(error.function, error.args_seen):
-                raise ExportError(str(error)) from None
-            allowed.add(error.function)
+    calls = FunctionCalls()
+    try:
+        return _capture(model, args, kwargs, loss, targets, batch_dim, calls, keep_slices)
+    finally:
+        calls.refuse_other_derivatives()  # Also where it failed: their forward may be nothing that can be traced.
 
 
 def _capture(
@@ -193,12 +190,12 @@ def _capture(
     loss: Callable,
     targets: object | None,
     batch_dim: int,
-    allowed: set[type],
+    calls: FunctionCalls,
     keep_slices: bool,
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     refuse_backward_hooks(model, *([loss] if isinstance(loss, nn.Module) else []))
-    with _traceable(model, _modules(model, loss), mode, allowed), kept_state(_modules(model, loss)):
+    with _traceable(model, _modules(model, loss), mode, calls), kept_state(_modules(model, loss)):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -224,23 +221,22 @@ def _capture(
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
     """Whether the model gives an output for these arguments, as far as shapes can tell."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with _traceable(model, [*model.modules()], mode, set()):
+    calls = FunctionCalls()
+    with _traceable(model, [*model.modules()], mode, calls):
         try:
             _example_output(model, mode, args, kwargs)
-        except UntriedFunction:
-            return True  # It got so far.
         except ExportError:
-            return False
+            return bool(calls)  # It got so far; what those compute may ask for values.
     return True
 
 
 @contextlib.contextmanager
-def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode, allowed: set[type]):
+def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode, calls: FunctionCalls):
     """While open, the model is in training mode, and does in ways that can be traced what it does in others."""
     with (
         in_mode(model, training=True),
         _fake_state(modules, mode),
-        plain_functions(model, allowed),
+        plain_functions(model, calls),
         cumulative_averages(),
         idle_conversions(),
         unchecked_distributions(),

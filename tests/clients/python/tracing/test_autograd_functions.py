@@ -1,8 +1,11 @@
 """An autograd function is captured if its backward is the derivative of its forward, and else refused."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 import stagewright
@@ -76,6 +79,36 @@ class Clipped(torch.autograd.Function):
         return gradient.clamp(-1e3, 1e3)
 
 
+class Bounded(torch.autograd.Function):
+    """The derivative, but for gradients beyond a bound."""
+
+    @staticmethod
+    def forward(ctx, x, bound):
+        ctx.bound = bound
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.clamp(-ctx.bound, ctx.bound), None
+
+
+class Thrifty(torch.autograd.Function):
+    """Keeps what the gradients that are needed take; a second result has none."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight if ctx.needs_input_grad[0] else None)
+        largest = x.max(1, keepdim=True).values * 2
+        ctx.mark_non_differentiable(largest)
+        return x @ weight, largest
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient, unused):
+        x, weight = ctx.saved_tensors
+        return None if weight is None else gradient @ weight.T, None if x is None else x.T @ gradient
+
+
 class BoundedRoot(torch.autograd.Function):
     """The derivative, but for small numbers."""
 
@@ -110,6 +143,10 @@ def test_derivatives_are_captured(step, tmp_path):
     export_and_compare(Body(step), batch, nn.MSELoss(), tmp_path)
 
 
+def test_a_context_says_what_needs_a_gradient_and_hears_what_has_none(tmp_path):
+    export_and_compare(Body(lambda x: sum(Thrifty.apply(x, torch.ones(4, 4)))), batch, nn.MSELoss(), tmp_path)
+
+
 class Recomputed(nn.Module):
     def __init__(self, inner, reentrant):
         super().__init__()
@@ -140,3 +177,11 @@ def test_others_are_refused_with_their_line(function, tmp_path):
     with pytest.raises(stagewright.ExportError, match=message):
         stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
     assert type(torch.autograd.Function.__dict__["apply"]) is classmethod
+
+
+def test_every_call_is_tried(tmp_path):
+    """One call says nothing of another with other numbers."""
+    export_and_compare(Body(lambda x: Bounded.apply(x, math.inf)), batch, nn.MSELoss(), tmp_path)
+    model = Body(lambda x: Bounded.apply(Bounded.apply(x, math.inf), 1e3))
+    with pytest.raises(stagewright.ExportError, match="autograd function Bounded has its own backward"):
+        stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")

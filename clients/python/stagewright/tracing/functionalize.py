@@ -18,6 +18,7 @@ from ..errors import ExportError
 from .complex_numbers import write_out_complex_numbers
 from .constants import fold_constants
 from .custom_operators import inline_custom_operators, rewrite_known_operators
+from .default_types import write_default_types
 from .recurrent import split_recurrent_layers
 from .regions import inline_regions
 from .rewrites import (
@@ -69,6 +70,7 @@ def make_functional(
     fold_identities(program.graph_module.graph, shape_env, keep_slices)
     expose_attention_dropout(program.graph_module.graph)
     split_recurrent_layers(program.graph_module.graph)
+    write_default_types(program.graph_module.graph)
     for node in program.graph_module.graph.nodes:
         if is_mutating(node):
             raise ExportError(f"node '{node.name}': the in-place operator {node.target} has no functional form here")

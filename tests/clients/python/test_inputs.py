@@ -257,3 +257,30 @@ def test_batches_of_several_lengths_are_refused(tmp_path):
     batches = [(X, Y), (torch.randn(6, 5), Y)]
     with pytest.raises(stagewright.DatasetError, match=r"batch 1: 'input' has shape \(6, 5\), batch 0 has \(6, 4\)"):
         stagewright.save_dataset(tmp_path / "data.safetensors", DataLoader(batches, batch_size=None), graph=exported)
+
+
+@dataclasses.dataclass
+class Points:
+    near: torch.Tensor
+    far: torch.Tensor
+
+
+class Measured(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+
+    def forward(self, points):
+        return self.body(points.near - 2 * points.far)
+
+
+def test_a_dataclass_is_looked_into_once_it_is_registered(tmp_path):
+    points = Points(X, X.flip(0))
+    with pytest.raises(stagewright.ExportError, match=r"'points' is a Points, .* torch.export.register_dataclass\(Points\)"):
+        export(Measured(), {"points": points}, weighted, tmp_path, targets=Y)
+    torch.export.register_dataclass(Points)
+    model = Measured()
+    exported = export(model, {"points": points}, weighted, tmp_path, targets=Y)
+    assert names(exported) == ["points.near", "points.far", "target"]
+    loss, _ = run(exported, 6, **{"points.near": points.near, "points.far": points.far, "target": Y})
+    torch.testing.assert_close(loss, weighted(model(points), Y))

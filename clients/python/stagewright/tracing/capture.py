@@ -1,5 +1,6 @@
 """From a module and example inputs to a pure FX graph of ATen operators with one symbolic batch size."""
 
+import collections
 import contextlib
 import dataclasses
 import inspect
@@ -71,6 +72,9 @@ class Captured:
     # The same as arguments, keyword arguments and target, and the dimension in which these have the samples.
     call: tuple
     batch_dim: int
+
+
+_PLAIN_CONTAINERS = (dict, list, tuple, collections.deque)
 
 
 class ModelWithLoss(nn.Module):
@@ -274,7 +278,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
     bounds: tuple[int, int | None] = (1, None)
     while True:
         dim = Dim("batch", min=bounds[0], max=bounds[1])
-        shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
+        shapes = _dynamic_shapes(example, dim)
         try:
             with _quiet(), exact_lines(), marked_regions(), fixed_sizes() as fixed, noted_escapes() as escapes:
                 return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False), bounds
@@ -286,6 +290,21 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
                 refuse_what_fails_by_itself(wrapper, example)
                 raise ExportError(f"torch.export cannot trace the model: {explain(error, fixed, escapes)}") from error
             bounds = narrower
+
+
+def _dynamic_shapes(example: object, dim: Dim) -> object:
+    """What torch.export takes for `example`: of containers that are none of Python's own, a list for their contents."""
+
+    def is_own(value: object) -> bool:
+        return type(value) in pytree.SUPPORTED_NODES and not isinstance(value, _PLAIN_CONTAINERS)
+
+    def shape(value: object) -> object:
+        if is_own(value):
+            contents = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
+            return [_dynamic_shapes(item, dim) for item in contents]
+        return {0: dim} if isinstance(value, torch.Tensor) else None
+
+    return pytree.tree_map(shape, example, is_leaf=is_own)
 
 
 def suggested_bounds(message: str, bounds: tuple[int, int | None]) -> tuple[int, int | None] | None:
@@ -435,6 +454,12 @@ def _check_batch(names: list[tuple[str, bool]], leaves: list, batch_dim: int) ->
                     "it, and read it in forward with torch.view_as_complex"
                 )
             sizes[name] = leaf.shape[batch_dim]
+        elif dataclasses.is_dataclass(leaf):
+            kind = type(leaf).__name__
+            raise ExportError(
+                f"input '{name}' is a {kind}, a dataclass that PyTorch does not look into; tell it to, "
+                f"torch.export.register_dataclass({kind}), before export"
+            )
     if not sizes:
         raise ExportError("the example inputs contain no tensor")
     if len(set(sizes.values())) > 1:

@@ -13,6 +13,10 @@
 
 namespace stagewright {
 
+// The most that a job may train on in all its steps: counts of so many, and of an epoch more, are
+// below 2^63.
+inline constexpr int64_t kMostTrainedSamples = int64_t{1} << 60;
+
 // Samples [begin, end) fit graph `length`.
 struct LengthRun {
   int64_t begin = 0, end = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/artifacts/artifact_name.h"
 #include "common/base/error_details.h"
+#include "common/data/sample_lengths.h"
 #include "common/training/field_check.h"
 #include "planner_service/front_door/check_unplaced.h"
 #include "planner_service/front_door/front_door.h"
@@ -38,6 +39,10 @@ absl::Status CheckData(const JobRequest& request) {
   if (request.mini_batch <= 0) return Invalid("mini_batch", "must be positive");
   if (request.steps < 0 || request.epochs < 0 || (request.steps > 0) == (request.epochs > 0))
     return Invalid("steps", "and spec.epochs: exactly one must be positive");
+  if (request.steps > kMostTrainedSamples / request.mini_batch) {
+    return Invalid("steps", "times spec.mini_batch must be at most ", kMostTrainedSamples,
+                   " samples");
+  }
   return absl::OkStatus();
 }
 

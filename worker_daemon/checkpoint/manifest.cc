@@ -3,7 +3,10 @@
 #include <zlib.h>
 
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +33,21 @@ uint64_t FromHex(const nlohmann::json& json) {
   return value;
 }
 
+// JSON's numbers may be broken or beyond 64 bits, which a cast would make any other.
+int64_t Count(const nlohmann::json& json, int64_t most = std::numeric_limits<int64_t>::max()) {
+  const bool large =
+      json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(most);
+  if (!json.is_number_integer() || large || json.get<int64_t>() < 0)
+    throw std::invalid_argument(json.dump() + " is no number from 0 to " + std::to_string(most));
+  return json.get<int64_t>();
+}
+
+uint64_t Seed(const nlohmann::json& json) {
+  if (!json.is_number_unsigned())
+    throw std::invalid_argument(json.dump() + " is no seed, a number from 0 to 2^64 - 1");
+  return json.get<uint64_t>();
+}
+
 // A file may not lie outside of the checkpoint.
 std::string PlainName(std::string name) {
   if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
@@ -44,23 +62,23 @@ Manifest Parse(const nlohmann::json& json) {
                                 ", this program reads 1");
   }
   Manifest manifest;
-  manifest.step = json.at("step");
-  manifest.samples = json.at("samples");
-  manifest.seed = json.at("seed");
+  manifest.step = Count(json.at("step"));
+  manifest.samples = Count(json.at("samples"));
+  manifest.seed = Seed(json.at("seed"));
   manifest.shuffled = json.at("shuffled");
   manifest.optimizer = json.at("optimizer");
   manifest.graph = json.at("graph");
   manifest.graph_fingerprint = FromHex(json.at("graph_fingerprint"));
   if (json.contains("run")) manifest.run = json["run"];
-  if (json.contains("generation")) manifest.generation = json["generation"];
+  if (json.contains("generation")) manifest.generation = Count(json["generation"]);
   if (json.contains("evaluations")) {  // Not where nothing was evaluated.
     const nlohmann::json& evaluations = json["evaluations"];
     if (!evaluations.at("best_loss").is_null())
       manifest.evaluations.best_loss = evaluations["best_loss"];
-    manifest.evaluations.since_best = evaluations.at("since_best");
+    manifest.evaluations.since_best = Count(evaluations.at("since_best"));
   }
   for (const nlohmann::json& file : json.at("files")) {
-    manifest.files.push_back({PlainName(file.at("name")), file.at("bytes"),
+    manifest.files.push_back({PlainName(file.at("name")), Count(file.at("bytes")),
                               static_cast<uint32_t>(FromHex(file.at("crc32")))});
   }
   manifest.weight_map = json.at("weight_map").get<std::map<std::string, std::string>>();
@@ -69,15 +87,12 @@ Manifest Parse(const nlohmann::json& json) {
   if (json.contains("slices")) {  // Not where no operator was cut.
     for (const auto& [name, entry] : json["slices"].items()) {
       SlicedEntry& sliced = manifest.slices[name];
-      sliced.dim = entry.at("dim");
+      sliced.dim =
+          static_cast<int32_t>(Count(entry.at("dim"), std::numeric_limits<int32_t>::max()));
       sliced.slices = entry.at("slices").get<std::vector<std::string>>();
       if (sliced.slices.empty()) throw std::invalid_argument("\"" + name + "\" has no slices");
     }
   }
-  if (manifest.step < 0 || manifest.samples < 0)
-    throw std::invalid_argument("its step is negative");
-  if (manifest.evaluations.since_best < 0)
-    throw std::invalid_argument("its count of evaluations is negative");
   return manifest;
 }
 

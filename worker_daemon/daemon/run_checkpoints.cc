@@ -331,7 +331,11 @@ absl::Status RunCheckpoints::CompleteShares(const v1::WriteManifest& message, co
   const v1::JobSpec& spec = prepare_.spec();
   Manifest manifest;
   manifest.step = message.step();
-  manifest.samples = message.step() * spec.mini_batch();
+  if (message.step() < 0 ||
+      __builtin_mul_overflow(message.step(), spec.mini_batch(), &manifest.samples)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("write_manifest.step: ", message.step(), " is no step of the job"));
+  }
   manifest.seed = spec.seed();
   manifest.shuffled = !spec.no_shuffle();
   manifest.optimizer = StateName(FromProto(spec.optimizer().kind()));

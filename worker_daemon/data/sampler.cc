@@ -73,7 +73,8 @@ Sampler::Sampler(SampleLengths lengths, int64_t mini_batch, SampleOrder order, u
 std::optional<int64_t> Sampler::Steps(const SampleLengths& lengths, int64_t mini_batch,
                                       int64_t epochs) {
   int64_t all = 0;
-  if (__builtin_mul_overflow(lengths.samples(), epochs, &all)) return std::nullopt;
+  if (__builtin_mul_overflow(lengths.samples(), epochs, &all) || all > kMostTrainedSamples)
+    return std::nullopt;
   int64_t steps = 0;
   for (int32_t l = 0; l < lengths.lengths(); ++l)
     steps += lengths.SamplesOf(l) * epochs / mini_batch;

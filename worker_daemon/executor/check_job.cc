@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/sample_lengths.h"
 #include "worker_daemon/executor/device_checkpoint.h"
 #include "worker_daemon/transport/transport.h"
 
@@ -25,6 +26,11 @@ absl::Status CheckJob(const DeviceJob& job) {
   if (channels >= Tag::kMaxChannel)
     return absl::InvalidArgumentError("lengths: their programs have too many channels together");
   if (job.steps < 1) return absl::InvalidArgumentError("steps: at least one is needed");
+  if (job.program->mini_batch < 1 || job.steps > kMostTrainedSamples / job.program->mini_batch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps: ", job.steps, " mini-batches of ", job.program->mini_batch,
+                     " samples are not from 1 to ", kMostTrainedSamples, " samples"));
+  }
   const auto& reductions = job.program->reductions;
   const bool sums_norm = !reductions.empty() && reductions.back().gradient_norm;
   if (sums_norm != NeedsGradientNorm(job.training)) {

@@ -68,6 +68,10 @@ absl::Status CheckResume(const DeviceJob& spec) {
     return wrong("it was taken ", manifest.shuffled ? "with" : "without",
                  " shuffling, the job trains ", manifest.shuffled ? "without" : "with");
   }
+  if (manifest.step >= spec.steps) {
+    return wrong("it was taken after step ", manifest.step, ", and the job has only ", spec.steps,
+                 " steps: nothing is left to do");
+  }
   if (manifest.samples != manifest.step * spec.program->mini_batch) {
     return wrong("its ", manifest.step, " steps consumed ", manifest.samples,
                  " samples, which is no mini-batch of ", spec.program->mini_batch, " each");
@@ -75,10 +79,6 @@ absl::Status CheckResume(const DeviceJob& spec) {
   if (manifest.optimizer != StateName(spec.training.optimizer.kind)) {
     return wrong("it is of optimizer ", manifest.optimizer, ", the job has ",
                  StateName(spec.training.optimizer.kind));
-  }
-  if (manifest.step >= spec.steps) {
-    return wrong("it was taken after step ", manifest.step, ", and the job has only ", spec.steps,
-                 " steps: nothing is left to do");
   }
   return absl::OkStatus();
 }

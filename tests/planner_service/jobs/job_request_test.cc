@@ -103,6 +103,7 @@ TEST(JobRequestTest, EveryBadFieldIsNamed) {
       {"spec.output_path", [](auto& s) { s.clear_output_path(); }},
       {"spec.mini_batch", [](auto& s) { s.set_mini_batch(0); }},
       {"spec.mini_batch", [](auto& s) { s.set_mini_batch(-8); }},
+      {"spec.steps", [](auto& s) { s.set_steps(int64_t{1} << 60); }},
       {"spec.steps", [](auto& s) { s.clear_steps(); }},
       {"spec.steps", [](auto& s) { s.set_epochs(1); }},
       {"spec.steps", [](auto& s) { s.set_steps(-1); }},

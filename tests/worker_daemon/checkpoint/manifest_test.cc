@@ -83,6 +83,10 @@ TEST_F(ManifestTest, SlicesComeBack) {
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_EQ(found->slices.size(), 1u);
   EXPECT_EQ(found->slices.at("w").dim, 1);
+  std::string forged = ReadBytes(path_);
+  forged.replace(forged.find("\"dim\": 1"), 8, "\"dim\": 4294967296");
+  WriteBytes(path_, forged);
+  EXPECT_THAT(Error(), HasSubstr("4294967296 is no number from 0 to 2147483647"));
   EXPECT_EQ(found->slices.at("w").slices, wanted.slices.at("w").slices);
 }
 
@@ -118,9 +122,17 @@ TEST_F(ManifestTest, DamagedOnesAreNamed) {
   EXPECT_THAT(replaced("\"version\": 1", "\"version\": 2"), HasSubstr("its version is 2"));
   EXPECT_THAT(replaced("stagewright-checkpoint", "other"), HasSubstr("another format"));
   EXPECT_THAT(replaced("\"model-00000", "\"../model-00000"), HasSubstr("is no name of a file"));
-  EXPECT_THAT(replaced("\"step\": 100", "\"step\": -1"), HasSubstr("negative"));
+  EXPECT_THAT(replaced("\"step\": 100", "\"step\": -1"), HasSubstr("-1 is no number from 0"));
   EXPECT_THAT(replaced("deadbeef", "zzz"), HasSubstr("hexadecimal"));
-  EXPECT_THAT(replaced("\"since_best\": 3", "\"since_best\": -3"), HasSubstr("negative"));
+  EXPECT_THAT(replaced("\"since_best\": 3", "\"since_best\": -3"),
+              HasSubstr("-3 is no number from 0"));
+  // What a cast would make another number of.
+  for (const char* const forged : {"1e30", "9223372036854775808", "0.5", "\"1\""})
+    EXPECT_THAT(replaced("\"step\": 100", std::string("\"step\": ") + forged),
+                HasSubstr("is no number from 0"));
+  EXPECT_THAT(replaced("\"bytes\": 12", "\"bytes\": 1e30"), HasSubstr("is no number from 0"));
+  EXPECT_THAT(replaced("18446744073709551615", "1e30"), HasSubstr("is no seed"));
+  EXPECT_THAT(replaced("18446744073709551615", "-1"), HasSubstr("is no seed"));
 }
 
 TEST_F(ManifestTest, ChecksumsAreThoseOfZlib) {

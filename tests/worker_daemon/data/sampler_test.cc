@@ -105,6 +105,7 @@ TEST(SamplerOfLengths, AMiniBatchIsFullInTheOrderOfTheData) {
                                  ElementsAre(10, 11), ElementsAre(12, 13)));
   EXPECT_EQ(Sampler::Steps(Three(), 2, 1), 7);
   EXPECT_EQ(Sampler::Steps(Three(), 2, 2), 16);
+  EXPECT_EQ(Sampler::Steps(Three(), 2, int64_t{1} << 59), std::nullopt);
   EXPECT_EQ(sampler->LengthAt(3), 1);
   EXPECT_EQ(sampler->LengthAt(6), 2);
 }

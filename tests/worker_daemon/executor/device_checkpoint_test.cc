@@ -390,6 +390,8 @@ TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
               HasSubstr("with shuffling"));
   EXPECT_THAT(Refusal([](DeviceJob& spec) { spec.training.optimizer.kind = Optimizer::kSgd; }),
               HasSubstr("of optimizer adam, the job has sgd"));
+  EXPECT_THAT(Refusal([](DeviceJob& spec) { spec.steps = int64_t{1} << 60; }),
+              HasSubstr("mini-batches of 8 samples are not from 1 to"));
   EXPECT_THAT(Refusal([](DeviceJob& spec) { spec.steps = kTaken; }),
               HasSubstr("nothing is left to do"));
   EXPECT_THAT(Refusal([](DeviceJob& spec) {

@@ -405,7 +405,7 @@ void JobLife::Tick(absl::Time now) {
     if (waits && record.run.has_value()) EndLateOffer(records_, record, now);
   }
   records_.WriteLogs();
-  records_.Retire(now);
+  if (records_.Retire(now)) forget_again_ = absl::InfinitePast();  // One more may be too many.
   ForgetOld(now);
   Advance();
   PlanAhead();

@@ -40,7 +40,8 @@ JobRecord* JobRecords::Find(int64_t job) {
   return it == live_.end() ? nullptr : &it->second;
 }
 
-void JobRecords::Retire(absl::Time now) {
+bool JobRecords::Retire(absl::Time now) {
+  bool any = false;
   for (auto it = live_.begin(); it != live_.end();) {
     JobRecord& record = it->second;
     // Workers that end its runs may have more to say of it.
@@ -53,7 +54,9 @@ void JobRecords::Retire(absl::Time now) {
     store_.Rest(it->first);
     ended_.Add(SummaryOf(it->second.job));
     it = live_.erase(it);
+    any = true;
   }
+  return any;
 }
 
 JobRecord* JobRecords::FindRun(const std::string& worker, const std::string& name,

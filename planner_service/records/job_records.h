@@ -38,8 +38,8 @@ class JobRecords {
   EndedJobs& ended() { return ended_; }
   const EndedJobs& ended() const { return ended_; }
   // Makes live jobs that are at rest ended ones, once their workers have ended their runs, which
-  // are waited for a while. References to them are none any more.
-  void Retire(absl::Time now);
+  // are waited for a while; whether there were any. References to them are none any more.
+  bool Retire(absl::Time now);
   JobStore& store() { return store_; }
   const JobStore& store() const { return store_; }
   // What operators take, without a wait.

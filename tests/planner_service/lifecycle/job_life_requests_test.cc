@@ -288,6 +288,19 @@ TEST_F(JobLifeRequestsTest, KeepsTheNewestEndedJobs) {
   EXPECT_THAT(forgotten, ElementsAre(1, 2));
 }
 
+TEST_F(JobLifeRequestsTest, KeepsNoMoreEndedJobsOnceAnotherHasEnded) {
+  JobManagerOptions options;
+  options.keep.count = 2;
+  Restart(options);
+  Ended(2);
+  const absl::Time now = absl::Now();
+  harness_->jobs->Tick(now);
+  const std::string job = harness_->Submit(SmallSpec());
+  ASSERT_TRUE(harness_->jobs->Cancel(job, "cancel").ok());
+  harness_->jobs->Tick(now + absl::Milliseconds(500));
+  EXPECT_THAT(Names(harness_->List()), ElementsAre("jobs/3", "jobs/2"));
+}
+
 TEST_F(JobLifeRequestsTest, KeepsEndedJobsForAWhile) {
   JobManagerOptions options;
   options.keep.age = absl::Hours(24);

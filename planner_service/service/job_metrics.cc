@@ -1,7 +1,9 @@
 #include "planner_service/service/job_metrics.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
@@ -30,13 +32,26 @@ double UnixSeconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::
 
 std::string Label(absl::string_view text) { return std::string(text); }
 
+// The code that a worker gave.
+std::string CauseOfCode(int code) {
+  return absl::AsciiStrToLower(absl::StatusCodeToString(static_cast<absl::StatusCode>(code)));
+}
+
+// What FailureCause may say. Series begin at 0: of one that begins at 1 Prometheus takes it for no
+// increase, and no alert tells of the first.
+std::vector<std::string> FailureCauses() {
+  std::vector<std::string> causes = {"worker_lost", "other",
+                                     Label(JobStateName(JobState::kPlanning)),
+                                     Label(JobStateName(JobState::kStarting))};
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code)
+    causes.push_back(CauseOfCode(code));
+  return causes;
+}
+
 }  // namespace
 
 std::string FailureCause(const Job& job, JobState before) {
-  if (job.failure_code != 0) {
-    return absl::AsciiStrToLower(
-        absl::StatusCodeToString(static_cast<absl::StatusCode>(job.failure_code)));
-  }
+  if (job.failure_code != 0) return CauseOfCode(job.failure_code);
   if (before == JobState::kRecovering) return "worker_lost";
   if (before == JobState::kPlanning || before == JobState::kStarting)
     return Label(JobStateName(before));
@@ -90,6 +105,12 @@ JobSeries::JobSeries(Registry& registry)
                                                              3000, 10000, 30000})) {
   for (const JobState state : {JobState::kSucceeded, JobState::kCancelled})
     ended_.Add({{"outcome", Label(JobStateName(state))}, {"cause", ""}});
+  for (const std::string& cause : FailureCauses())
+    ended_.Add({{"outcome", Label(JobStateName(JobState::kFailed))}, {"cause", cause}});
+  for (int kind = 0; kind <= static_cast<int>(EventKind::kStragglerGone); ++kind)
+    job_events_.Add({{"kind", Label(EventKindName(static_cast<EventKind>(kind)))}});
+  for (const EventKind kind : {EventKind::kWorkerConnected, EventKind::kWorkerLost})
+    worker_events_.Add({{"kind", Label(EventKindName(kind))}});
 }
 
 void JobSeries::Count(const Event& event) {

@@ -63,6 +63,23 @@ TEST_F(JobSeriesTest, CountsOutcomesByCause) {
   EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"failed\"} 3"));
 }
 
+// Prometheus sees no increase in a counter whose first value is 1: alerts would miss the first.
+TEST_F(JobSeriesTest, WhatAlertsCountBeginsAtZero) {
+  for (const EventKind kind :
+       {EventKind::kWorkerLost, EventKind::kRestarted, EventKind::kStoreFailed,
+        EventKind::kCheckpointFailed, EventKind::kStragglerGone}) {
+    EXPECT_THAT(Lines("stagewright_planner_job_events_total"),
+                HasSubstr(absl::StrCat("{kind=\"", EventKindName(kind), "\"} 0\n")));
+  }
+  EXPECT_THAT(Lines("stagewright_planner_worker_events_total"),
+              HasSubstr("{kind=\"worker_lost\"} 0\n"));
+  for (const char* cause :
+       {"worker_lost", "planning", "starting", "other", "cancelled", "unauthenticated"}) {
+    EXPECT_THAT(Lines("stagewright_planner_jobs_ended_total"),
+                HasSubstr(absl::StrCat("{cause=\"", cause, "\",outcome=\"failed\"} 0\n")));
+  }
+}
+
 TEST_F(JobSeriesTest, CountsWhatJobsWaitFor) {
   Job first = NewJob(1), second = NewJob(2);
   const auto wait = [&](Job& job, const char* reason) {

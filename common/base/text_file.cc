@@ -4,7 +4,13 @@
 #include <cstring>
 #include <fstream>
 
+#include "absl/strings/strip.h"
+
 namespace stagewright {
+
+absl::string_view WithoutByteOrderMark(absl::string_view text) {
+  return absl::StripPrefix(text, "\xef\xbb\xbf");
+}
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   errno = 0;
@@ -18,7 +24,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
       return absl::InvalidArgumentError(absl::StrCat(path, " is larger than 64 MiB"));
   }
   if (in.bad()) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  return text;
+  return std::string(WithoutByteOrderMark(text));
 }
 
 }  // namespace stagewright

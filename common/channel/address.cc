@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -12,6 +13,9 @@
 
 namespace stagewright {
 namespace {
+
+constexpr absl::string_view kGrpcSchemes[] = {
+    "dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:"};
 
 // Without the port and the brackets of IPv6.
 absl::string_view HostOf(absl::string_view address) {
@@ -30,6 +34,19 @@ absl::Status CheckAddress(absl::string_view flag, absl::string_view address) {
         absl::StrCat(flag, " \"", address, "\": expected HOST:PORT with a port from 0 to 65535"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckTarget(absl::string_view flag, absl::string_view address) {
+  if (std::any_of(std::begin(kGrpcSchemes), std::end(kGrpcSchemes),
+                  [&](absl::string_view scheme) { return absl::StartsWith(address, scheme); }))
+    return absl::OkStatus();
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon != absl::string_view::npos && colon > 0 && !absl::StrContains(address, '/') &&
+      absl::SimpleAtoi(address.substr(colon + 1), &port) && port >= 1 && port <= 65535)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " \"", address, "\": expected HOST:PORT with a port from 1 to 65535"));
 }
 
 bool IsLoopback(absl::string_view address) {

@@ -11,6 +11,10 @@ namespace stagewright {
 // modulo 2^16.
 absl::Status CheckAddress(absl::string_view flag, absl::string_view address);
 
+// The same of a planner's, which is called: port 0 is nobody's. Names of gRPC's own kinds, such as
+// "ipv4:HOST:PORT,HOST:PORT", "dns:///NAME" and "unix:PATH", are gRPC's to judge.
+absl::Status CheckTarget(absl::string_view flag, absl::string_view address);
+
 // Whether what is sent there stays on this machine: localhost, 127.0.0.0/8, [::1], a socket of the
 // file system; of gRPC's lists "ipv4:HOST:PORT,HOST:PORT", all that they name. Names are not looked
 // up: any other name may be anywhere.

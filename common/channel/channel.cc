@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "common/base/regular_file.h"
 #include "common/base/text_file.h"
 #include "common/channel/address.h"
 #include "common/channel/credentials.h"
@@ -16,10 +17,11 @@ namespace stagewright {
 namespace {
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  auto text = ReadTextFile(path);
+  const auto text = ReadSmallFile(path, kLargestTextFile);
   if (!text.ok())
     return absl::FailedPreconditionError(absl::StrCat("--token-file ", text.status().message()));
-  const std::string token(absl::StripAsciiWhitespace(text->substr(0, text->find('\n'))));
+  const absl::string_view told = absl::StripAsciiWhitespace(WithoutByteOrderMark(*text));
+  const std::string token(absl::StripAsciiWhitespace(told.substr(0, told.find('\n'))));
   if (token.empty())
     return absl::FailedPreconditionError(absl::StrCat("--token-file ", path, ": it is empty"));
   // gRPC ends the process that sends others in a header.
@@ -63,8 +65,12 @@ class TokenInterceptors : public grpc::experimental::ClientInterceptorFactoryInt
   const std::string path_;
 };
 
-absl::Status Check(const std::string& address, const ChannelSecurity& security) {
-  if (!security.tls.empty()) return CheckTlsFiles(security.tls, /*need_certificate=*/false);
+}  // namespace
+
+absl::Status CheckChannel(absl::string_view flag, const std::string& address,
+                          const ChannelSecurity& security) {
+  RETURN_IF_ERROR(CheckTarget(flag, address));
+  if (!security.tls.empty()) return CheckTlsFlags(security.tls, /*need_certificate=*/false);
   if (IsLoopback(address)) return absl::OkStatus();
   if (!security.insecure) {
     return absl::InvalidArgumentError(
@@ -80,12 +86,12 @@ absl::Status Check(const std::string& address, const ChannelSecurity& security) 
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& address, const ChannelSecurity& security,
     const grpc::ChannelArguments& arguments) {
-  RETURN_IF_ERROR(Check(address, security));
+  RETURN_IF_ERROR(CheckChannel("planner", address, security));
+  if (!security.tls.empty())
+    RETURN_IF_ERROR(CheckTlsFiles(security.tls, /*need_certificate=*/false));
   grpc::ChannelArguments own = arguments;
   // A proxy of the environment (http_proxy) would read what is not encrypted, tokens to a planner
   // of this machine among it.

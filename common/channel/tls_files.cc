@@ -4,9 +4,11 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-#include <cerrno>
-#include <cstring>
 #include <memory>
+
+#include "common/base/check.h"
+#include "common/base/regular_file.h"
+#include "common/base/text_file.h"
 
 namespace stagewright {
 namespace {
@@ -22,11 +24,17 @@ using File = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 
+// Read whole: OpenSSL would wait for who writes to a FIFO, and take a mark in front of the first
+// line for a part of it.
 absl::StatusOr<File> Open(absl::string_view flag, const std::string& path) {
-  File file(BIO_new_file(path.c_str(), "r"));
-  if (file == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(flag, " ", path, ": ", std::strerror(errno)));
-  }
+  const auto text = ReadSmallFile(path, kLargestTextFile);
+  if (!text.ok())
+    return absl::FailedPreconditionError(absl::StrCat(flag, " ", text.status().message()));
+  const absl::string_view pem = WithoutByteOrderMark(*text);
+  File file(BIO_new(BIO_s_mem()));
+  CHECK(file != nullptr && BIO_write(file.get(), pem.data(), static_cast<int>(pem.size())) ==
+                               static_cast<int>(pem.size()));
+  BIO_set_mem_eof_return(file.get(), 0);
   return file;
 }
 
@@ -65,9 +73,9 @@ int NoPassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*unused*/
 
 }  // namespace
 
-absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate, absl::string_view flags) {
+absl::Status CheckTlsFlags(const TlsFiles& files, bool need_certificate, absl::string_view flags) {
   const std::string certificate_flag = absl::StrCat(flags, "-cert"),
-                    key_flag = absl::StrCat(flags, "-key"), ca_flag = absl::StrCat(flags, "-ca");
+                    key_flag = absl::StrCat(flags, "-key");
   if (files.certificate.empty() != files.key.empty()) {
     return absl::InvalidArgumentError(files.key.empty()
                                           ? absl::StrCat(certificate_flag, " needs ", key_flag)
@@ -75,8 +83,15 @@ absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate, absl::s
   }
   if (need_certificate && files.certificate.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(ca_flag, " needs ", certificate_flag, " and ", key_flag));
+        absl::StrCat(flags, "-ca needs ", certificate_flag, " and ", key_flag));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate, absl::string_view flags) {
+  RETURN_IF_ERROR(CheckTlsFlags(files, need_certificate, flags));
+  const std::string certificate_flag = absl::StrCat(flags, "-cert"),
+                    key_flag = absl::StrCat(flags, "-key"), ca_flag = absl::StrCat(flags, "-ca");
   if (!files.authorities.empty()) RETURN_IF_ERROR(CheckAuthorities(ca_flag, files.authorities));
   if (files.certificate.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Certificate certificate,

@@ -23,9 +23,13 @@ struct TlsFiles {
 constexpr absl::Duration kTlsRefresh = absl::Seconds(5);
 
 // INVALID_ARGUMENT names the flag, unless certificate and key are given both or neither, and, with
-// `need_certificate`, both; FAILED_PRECONDITION names the file that cannot be read, holds no
+// `need_certificate`, both. `flags` is what the flags begin with. Looks into no file.
+absl::Status CheckTlsFlags(const TlsFiles& files, bool need_certificate,
+                           absl::string_view flags = "--tls");
+
+// Errors of CheckTlsFlags; FAILED_PRECONDITION names the file that cannot be read, holds no
 // certificate or key, has expired (of several authorities, all of them), or is not the
-// certificate's key. `flags` is what the flags begin with.
+// certificate's key.
 absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate,
                            absl::string_view flags = "--tls");
 

@@ -74,6 +74,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
       return absl::InvalidArgumentError(absl::StrCat(where, ": the token is given twice"));
     table.entries_.push_back({*digest, *caller});
   }
+  if (table.entries_.empty()) return absl::InvalidArgumentError("it has no tokens");
   return table;
 }
 

@@ -26,7 +26,8 @@ struct Caller {
 class TokenTable {
  public:
   // INVALID_ARGUMENT names the line, never the token: too few words or too many, a role that does
-  // not exist, a short token, a token given twice.
+  // not exist, a short token, a token given twice; or says that there is none: a file that somebody
+  // has just emptied, to write it anew, takes nobody's token away.
   static absl::StatusOr<TokenTable> Parse(absl::string_view text);
 
   // Whose token it is; nothing for one that is not known. Takes as long whichever line it is.

@@ -19,7 +19,7 @@ absl::StatusOr<std::string> ReadFlagFile(const std::string& flag, const std::str
   auto text = ReadSmallFile(path, kLargestTextFile);
   if (!text.ok())
     return absl::FailedPreconditionError(absl::StrCat(flag, " ", text.status().message()));
-  return text;
+  return std::string(WithoutByteOrderMark(*text));
 }
 
 void WarnOfFile(const absl::Status& wrong) {

@@ -14,8 +14,8 @@ namespace stagewright {
 
 // Changes with every change of the file; empty where there is none.
 std::string VersionOfFile(const std::string& path);
-// The text; FAILED_PRECONDITION, beginning with flag and path, if it cannot be read or is no
-// regular file: every call would wait for who writes to a FIFO.
+// The text, without a byte order mark; FAILED_PRECONDITION, beginning with flag and path, if it
+// cannot be read or is no regular file: every call would wait for who writes to a FIFO.
 absl::StatusOr<std::string> ReadFlagFile(const std::string& flag, const std::string& path);
 // Says in the log that a file is wrong, and that what it said before stays valid.
 void WarnOfFile(const absl::Status& wrong);

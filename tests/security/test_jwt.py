@@ -106,7 +106,10 @@ def test_new_keys_hold_without_a_restart(planner, stubs, folder, provider):
     assert code_of(stubs(new.token("vera", "viewer")).ListJobs, listing)[0] == "UNAUTHENTICATED"
     (folder / "keys.json").write_text(key_set(provider, new))
     assert code_of(stubs(new.token("vera", "viewer")).ListJobs, listing)[0] == "OK"
-    (folder / "keys.json").write_text("nonsense")
+    for bad in ("nonsense", "", '{"keys": []}'):
+        (folder / "keys.json").write_text(bad)
+        assert code_of(stubs(new.token("vera", "viewer")).ListJobs, listing)[0] == "OK", bad
+    (folder / "keys.json").write_text("\ufeff" + key_set(provider, new).replace(",", ",\r\n"))
     assert code_of(stubs(new.token("vera", "viewer")).ListJobs, listing)[0] == "OK"
     assert "what it said before stays valid" in planner.log()
     (folder / "keys.json").write_text(key_set(provider))
@@ -137,13 +140,15 @@ def test_roles_have_the_providers_names_where_that_is_said(tmp_path, provider, b
 
 
 def test_flags_that_are_wrong_are_named(tmp_path, provider):
-    keys = tmp_path / "keys.json"
+    keys, empty = tmp_path / "keys.json", tmp_path / "empty"
     keys.write_text(key_set(provider))
+    empty.write_text("")
     cases = [
         (["--jwt-keys", keys, "--jwt-audience", "a"], "--jwt-keys needs --jwt-issuer"),
         (["--jwt-keys", keys, "--jwt-issuer", "i"], "--jwt-keys needs --jwt-audience"),
         (["--jwt-issuer", "i"], "need --jwt-keys"),
         (jwt_flags("/nowhere/keys"), "--jwt-keys /nowhere/keys"),
+        (jwt_flags(empty), f"--jwt-keys {empty}: "),
         ([*jwt_flags(keys), "--jwt-role", "admins"], '--jwt-role "admins": expected VALUE=ROLE'),
     ]
     for flags, message in cases:

@@ -1,5 +1,6 @@
 """Who hears and who is heard: TLS, certificates on both sides, new ones while everybody runs."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -126,7 +127,12 @@ def test_files_that_are_none_are_named(folder, tmp_path):
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
     planner, key = folder / "planner.pem", folder / "planner-key.pem"
+    empty, fifo = tmp_path / "empty.pem", tmp_path / "fifo.pem"
+    empty.write_text("")
+    os.mkfifo(fifo)
     cases = [
+        (["--tls-cert", empty, "--tls-key", key], "empty.pem: no certificate in PEM"),
+        (["--tls-cert", planner, "--tls-key", fifo], "fifo.pem: not a regular file but a FIFO"),
         (["--tls-cert", planner], "--tls-cert needs --tls-key"),
         (["--tls-key", key], "--tls-key needs --tls-cert"),
         (["--tls-ca", folder / "ca.pem"], "--tls-ca needs --tls-cert"),
@@ -137,6 +143,17 @@ def test_files_that_are_none_are_named(folder, tmp_path):
     ]
     for flags, message in cases:
         assert message in refused("--listen", "127.0.0.1:0", *flags), flags
+
+
+def test_files_are_read_as_editors_write_them(folder, tmp_path):
+    flags = []
+    for flag, name in [("--tls-ca", "ca"), ("--tls-cert", "planner"), ("--tls-key", "planner-key")]:
+        written = tmp_path / f"{name}.pem"
+        written.write_bytes(b"\xef\xbb\xbf" + (folder / f"{name}.pem").read_bytes().replace(b"\n", b"\r\n"))
+        flags += [flag, written]
+    with Planner(tmp_path, *flags) as planner:
+        listed = planner.cli(*tls(folder, "client"), "jobs")
+        assert listed.returncode == 0, listed.stderr
 
 
 def expire(folder, name, out):

@@ -5,7 +5,7 @@ import threading
 
 import grpc
 import pytest
-from service import Planner, code_of, tiny_graph, tiny_job, wait_for
+from service import Planner, code_of, refused, tiny_graph, tiny_job, wait_for
 
 import stagewright
 from stagewright._proto import job_logs_pb2, profile_pb2
@@ -242,9 +242,25 @@ def test_a_token_that_is_struck_out_ends_with_the_next_call(planner, folder, stu
     assert code_of(stubs("guest").ListJobs, jobs_pb.ListJobsRequest())[0] == "OK"
     (folder / "tokens").write_text(text)
     assert code_of(stubs("guest").ListJobs, jobs_pb.ListJobsRequest())[0] == "UNAUTHENTICATED"
-    (folder / "tokens").write_text(text + "nonsense\n")
-    assert code_of(stubs("vera").ListJobs, jobs_pb.ListJobsRequest())[0] == "OK"
+    for bad in (text + "nonsense\n", "", "\r\n# tokens come here\n"):
+        (folder / "tokens").write_text(bad)
+        assert code_of(stubs("vera").ListJobs, jobs_pb.ListJobsRequest())[0] == "OK"
+    assert "tokens: it has no tokens; what it said before stays valid" in planner.log()
     (folder / "tokens").write_text(text)
+
+
+def test_files_of_tokens_are_read_as_editors_write_them(tmp_path):
+    tokens, token, empty = tmp_path / "tokens", tmp_path / "token", tmp_path / "empty"
+    empty.write_text("\ufeff \r\n\r\n")
+    assert f"--token-file {empty}: it has no tokens" in refused("--listen", "127.0.0.1:0", "--token-file", empty)
+    tokens.write_text(f"\ufeff{token_of('vera')} viewer vera\r\n\r\n")
+    token.write_text(f"\ufeff\r\n{token_of('vera')}\r\n")
+    with Planner(tmp_path, "--token-file", tokens) as planner:
+        listed = planner.cli("--token-file", token, "jobs")
+        assert listed.returncode == 0, listed.stderr
+        assert code_of(planner.stubs(stagewright.Security(token_file=token)).ListJobs, jobs_pb.ListJobsRequest())[0] == "OK"
+        without = planner.cli("--token-file", empty, "jobs")
+        assert without.returncode == 1 and f"{empty}: it is empty" in without.stderr
 
 
 def test_the_audit_log_is_a_file_where_one_is_named(tmp_path, folder):

@@ -1,5 +1,6 @@
 """How a client speaks to the planner: encrypted, or in the clear on this machine, with or without a token."""
 
+import codecs
 import dataclasses
 import ipaddress
 import os
@@ -56,7 +57,8 @@ class Security:
         """What calls carry."""
         if self.token_file is None:
             return ()
-        words = (_read("token_file", self.token_file) or b"").split()
+        text = (_read("token_file", self.token_file) or b"").removeprefix(codecs.BOM_UTF8)
+        words = text.split()
         if not words:
             raise RefusedError(f"token_file {self.token_file}: it is empty")
         token = words[0].decode("latin-1")

@@ -34,5 +34,17 @@ TEST(Address, HasAPort) {
   }
 }
 
+TEST(Address, IsOneThatCanBeCalled) {
+  for (const char* good : {"127.0.0.1:7070", "planner.lab:1", "[::1]:65535", "ipv4:10.0.0.1:1",
+                           "dns:///planner.lab", "unix:/run/planner"})
+    EXPECT_TRUE(CheckTarget("--planner", good).ok()) << good;
+  for (const char* wrong : {"7070", "planner", "planner:", "planner:0", "planner:65536", ":7070",
+                            "", "https://planner:7070", "planner:7070/"}) {
+    const absl::Status status = CheckTarget("--planner", wrong);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << wrong;
+    EXPECT_NE(status.message().find("--planner"), absl::string_view::npos);
+  }
+}
+
 }  // namespace
 }  // namespace stagewright

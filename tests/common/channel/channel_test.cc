@@ -99,7 +99,11 @@ TEST(Channel, SendsTokensThatAHeaderTakes) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << wrong;
     EXPECT_THAT(std::string(refused.message()), HasSubstr(path));
   }
-  write("token\r\nmore\n");
+  for (const char* const empty : {"", " \r\n\t\n", "\xef\xbb\xbf\r\n"}) {
+    write(empty);
+    EXPECT_THAT(std::string(open().status().message()), HasSubstr(path + ": it is empty"));
+  }
+  write("\xef\xbb\xbf\r\n token\r\nmore\n");
   const auto channel = open();
   ASSERT_TRUE(channel.ok()) << channel.status();
   const auto call = [&] {

@@ -52,5 +52,13 @@ TEST(TokenTable, NamesTheLineAndNeverTheToken) {
   }
 }
 
+// A file that somebody has just emptied, to write it anew, is not one that lets nobody in.
+TEST(TokenTable, HasTokens) {
+  for (const char* text : {"", "\n", " \t\r\n\r\n", "# token-of-nobody viewer vera\n"}) {
+    EXPECT_EQ(TokenTable::Parse(text).status(), absl::InvalidArgumentError("it has no tokens"))
+        << text;
+  }
+}
+
 }  // namespace
 }  // namespace stagewright

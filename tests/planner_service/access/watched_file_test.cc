@@ -47,6 +47,15 @@ TEST(WatchedFile, NamesFlagAndFile) {
   EXPECT_THAT(refusal("/nowhere/file"), HasSubstr("--flag /nowhere/file"));
 }
 
+TEST(WatchedFile, PassesOverAByteOrderMark) {
+  const std::string path = ::testing::TempDir() + "/watched_mark";
+  std::ofstream(path) << "\xef\xbb\xbf"
+                      << "a";
+  const auto file = WatchedFile<std::string>::Open("--flag", path, &Parse);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*(*file)->Get(), "<a>");
+}
+
 TEST(WatchedFile, WaitsForNoFifo) {
   const std::string path = ::testing::TempDir() + "/watched_fifo";
   std::filesystem::remove(path);

@@ -3,9 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/open_files.h"
 #include "common/config/config_command.h"
 #include "common/config/number_checks.h"
@@ -21,77 +23,88 @@
 #error "STAGEWRIGHT_VERSION comes from the build"
 #endif
 
-int main(int argc, char** argv) {
-  using stagewright::Log;
-  using stagewright::LogLevel;
-  stagewright::ServerOptions options;
-  stagewright::LogOptions log = {"stagewright-planner"};
+namespace stagewright {
+namespace {
+
+// What flags, environment and file say.
+struct Flags {
+  ServerOptions options;
+  ElectionOptions election;
   double worker_timeout_seconds = absl::ToDoubleSeconds(options.worker_timeout);
-  CLI::App app("stagewright-planner: plans pipeline-parallel training and runs it on workers");
-  app.set_version_flag("--version", std::string("stagewright-planner ") + STAGEWRIGHT_VERSION);
-  app.option_defaults()->always_capture_default();
-  app.add_option("--listen", options.listen,
+  double lease_seconds = absl::ToDoubleSeconds(election.lease);
+  std::vector<std::string> owner_quotas, tenant_quotas;
+
+  bool elected() const { return IsEtcdPlace(election.store); }
+};
+
+void AddPlaceFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--listen", flags.options.listen,
                  "address of the gRPC service, HOST:PORT; port 0 picks one");
-  app.add_option("--worker-listen", options.worker_listen,
+  app.add_option("--worker-listen", flags.options.worker_listen,
                  "address of workers' streams, HOST:PORT, which then come in nowhere else "
                  "(default: that of --listen)");
-  app.add_option("--metrics-listen", options.metrics_listen,
+  app.add_option("--metrics-listen", flags.options.metrics_listen,
                  "address of /metrics, HOST:PORT; empty for none");
-  app.add_option("--state", options.state, "SQLite file that keeps jobs; made if absent");
-  stagewright::ElectionOptions election;
-  double lease_seconds = absl::ToDoubleSeconds(election.lease);
-  app.add_option("--store", election.store,
+  app.add_option("--state", flags.options.state, "SQLite file that keeps jobs; made if absent");
+  app.add_option("--store", flags.election.store,
                  "what keeps jobs instead: etcd://HOST:PORT[,HOST:PORT...][/PREFIX], for several "
                  "planners of which one leads, or sqlite:FILE")
       ->excludes("--state");
-  app.add_option("--advertise", election.advertise,
+  app.add_option("--advertise", flags.election.advertise,
                  "HOST:PORT at which the other planners of an etcd reach this one (default: "
                  "--listen)");
-  app.add_option("--advertise-workers", election.advertise_workers,
+  app.add_option("--advertise-workers", flags.election.advertise_workers,
                  "HOST:PORT at which they reach its --worker-listen (default: that address)");
   app.add_option(
-      "--peer-ca", election.peer_authorities,
+      "--peer-ca", flags.election.peer_authorities,
       "authorities, a PEM file: the leader of an etcd's planners must show a certificate "
       "of theirs; for planners without --tls-ca, which otherwise holds for these, too");
-  app.add_option("--etcd-ca", election.etcd.authorities,
+  app.add_option("--etcd-ca", flags.election.etcd.authorities,
                  "authorities, a PEM file: etcd must show a certificate of theirs");
-  app.add_option("--etcd-cert", election.etcd.certificate,
+  app.add_option("--etcd-cert", flags.election.etcd.certificate,
                  "certificate for etcd, a PEM file, if it asks for one");
-  app.add_option("--etcd-key", election.etcd.key, "its key, a PEM file without a password");
-  app.add_flag("--etcd-insecure", election.etcd_insecure,
+  app.add_option("--etcd-key", flags.election.etcd.key, "its key, a PEM file without a password");
+  app.add_flag("--etcd-insecure", flags.election.etcd_insecure,
                "speak to an etcd on another machine in the clear");
-  app.add_option("--leader-lease", lease_seconds,
+  app.add_option("--leader-lease", flags.lease_seconds,
                  "seconds of silence after which another planner leads")
-      ->check(stagewright::Within(2, 3600));
-  app.add_option("--planning-threads", options.planning_threads, "plans solved at once")
+      ->check(Within(2, 3600));
+}
+
+void AddLimitFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--planning-threads", flags.options.planning_threads, "plans solved at once")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--planning-queue", options.planning_queue,
+  app.add_option("--planning-queue", flags.options.planning_queue,
                  "plans that may wait; more are refused")
       ->check(CLI::Range(0, 1 << 20));
-  app.add_option("--worker-timeout", worker_timeout_seconds,
+  app.add_option("--worker-timeout", flags.worker_timeout_seconds,
                  "seconds of silence after which a worker is lost")
-      ->check(stagewright::Within(0.1, 86400));
-  app.add_option("--max-message-mib", options.max_message_mib, "largest request accepted, in MiB")
+      ->check(Within(0.1, 86400));
+  app.add_option("--max-message-mib", flags.options.max_message_mib,
+                 "largest request accepted, in MiB")
       ->check(CLI::Range(1, 2047));
-  app.add_option("--keep-jobs", options.keep_jobs, "ended jobs that are kept, the newest; 0: all")
+  app.add_option("--keep-jobs", flags.options.keep_jobs,
+                 "ended jobs that are kept, the newest; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app.add_option("--keep-days", options.keep_days, "days that ended jobs are kept; 0: for ever")
-      ->check(stagewright::Within(0, 36500));
-  std::vector<std::string> owner_quotas, tenant_quotas;
+  app.add_option("--keep-days", flags.options.keep_days,
+                 "days that ended jobs are kept; 0: for ever")
+      ->check(Within(0, 36500));
   app.add_option(
-         "--quota", owner_quotas,
+         "--quota", flags.owner_quotas,
          "OWNER=DEVICES: as many as the jobs of an owner without a tenant may hold at once; "
          "*=DEVICES for every other one; may be repeated")
       ->check([](const std::string& quota) {
-        return std::string(stagewright::ParseQuotas({quota}, {}).status().message());
+        return std::string(ParseQuotas({quota}, {}).status().message());
       });
-  app.add_option("--tenant-quota", tenant_quotas,
+  app.add_option("--tenant-quota", flags.tenant_quotas,
                  "TENANT=DEVICES: as many as the jobs of a tenant may hold at once; *=DEVICES for "
                  "every other tenant; may be repeated")
       ->check([](const std::string& quota) {
-        return std::string(stagewright::ParseQuotas({}, {quota}).status().message());
+        return std::string(ParseQuotas({}, {quota}).status().message());
       });
-  stagewright::DoorOptions& door = options.door;
+}
+
+void AddDoorFlags(CLI::App& app, DoorOptions& door) {
   app.add_option("--tls-cert", door.tls.certificate,
                  "certificate of the planner, a PEM file; it and the next two are looked at again "
                  "every 5 s");
@@ -122,40 +135,44 @@ int main(int argc, char** argv) {
       "--audit-log", door.audit_log,
       "file that gets a line for every change that callers make (default: standard error, where "
       "callers must say who they are)");
-  stagewright::AddLogFlags(app, log);
-  stagewright::Settings settings(app, {"STAGEWRIGHT_PLANNER_"});
-  const auto config = stagewright::AddConfigCommand(app, settings, "stagewright-planner");
-  const stagewright::StateCommand state = stagewright::AddStateCommand(app);
-  settings.Load(argc, argv);
-  CLI11_PARSE(app, argc, argv);
-  stagewright::SetUpLog(log);
-  if (config.chosen()) return config.run();
-  if (const absl::Status wrong = settings.Check(); !wrong.ok()) {
-    Log(LogLevel::kError, wrong.message());
-    return 1;
-  }
-  for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);
-  const bool elected = stagewright::IsEtcdPlace(election.store);
-  if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
-    options.state = election.store.substr(7);
-  } else if (!election.store.empty() && !elected) {
-    Log(LogLevel::kError,
-        absl::StrCat("--store \"", election.store, "\": expected etcd://... or sqlite:FILE"));
-    return 1;
-  }
-  if (state.chosen()) return state.run(elected ? "" : options.state);
-  const auto rules = stagewright::ParseQuotas(owner_quotas, tenant_quotas);
-  if (!rules.ok()) {
-    Log(LogLevel::kError, absl::StrCat("--quota, --tenant-quota: ", rules.status().message()));
-    return 1;
-  }
-  options.quotas = *rules;
-  options.worker_timeout = absl::Seconds(worker_timeout_seconds);
-  election.lease = absl::Seconds(lease_seconds);
-  election.log = [](const std::string& line) { Log(LogLevel::kInfo, line); };
+}
 
-  signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error like a full disk.
-  stagewright::OpenAsManyFilesAsAllowed();  // Clients and workers have a connection each.
+// Says where the state is.
+absl::Status SettlePlace(Flags& flags) {
+  if (flags.elected()) return absl::OkStatus();
+  absl::string_view store = flags.election.store;
+  if (absl::ConsumePrefix(&store, "sqlite:")) {
+    flags.options.state = std::string(store);
+  } else if (!store.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--store \"", store, "\": expected etcd://... or sqlite:FILE"));
+  }
+  if (!flags.options.state.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--state is empty: expected the name of a file");
+}
+
+// Carries what flags say over into options. What is wrong with that before anything is touched:
+// `config validate` says the same as a start.
+absl::Status Settle(Flags& flags) {
+  RETURN_IF_ERROR(SettlePlace(flags));
+  auto quotas = ParseQuotas(flags.owner_quotas, flags.tenant_quotas);
+  if (!quotas.ok()) return Annotate(quotas.status(), "--quota, --tenant-quota");
+  flags.options.quotas = *std::move(quotas);
+  flags.options.worker_timeout = absl::Seconds(flags.worker_timeout_seconds);
+  flags.election.lease = absl::Seconds(flags.lease_seconds);
+  return flags.elected() ? CheckOptions(flags.options, flags.election)
+                         : CheckOptions(flags.options);
+}
+
+int Complain(const absl::Status& wrong) {
+  Log(LogLevel::kError, wrong.message());
+  return 1;
+}
+
+// Until a signal says that it is to end; the exit status.
+int Serve(const Flags& flags) {
+  signal(SIGXFSZ, SIG_IGN);    // A file that may not grow is an error like a full disk.
+  OpenAsManyFilesAsAllowed();  // Clients and workers have a connection each.
 
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;
@@ -164,12 +181,9 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  auto server = elected ? stagewright::StartElected(options, election)
-                        : stagewright::PlannerServer::Start(options);
-  if (!server.ok()) {
-    Log(LogLevel::kError, server.status().message());
-    return 1;
-  }
+  auto server = flags.elected() ? StartElected(flags.options, flags.election)
+                                : PlannerServer::Start(flags.options);
+  if (!server.ok()) return Complain(server.status());
   const std::string metrics = (*server)->metrics_address(), workers = (*server)->worker_address();
   Log(LogLevel::kInfo,
       absl::StrCat("listening on ", (*server)->address(), workers.empty() ? "" : ", workers on ",
@@ -182,4 +196,38 @@ int main(int argc, char** argv) {
   Log(LogLevel::kInfo, "shutting down");
   (*server)->Shutdown(absl::Seconds(5));
   return 0;
+}
+
+}  // namespace
+}  // namespace stagewright
+
+int main(int argc, char** argv) {
+  using namespace stagewright;
+  Flags flags;
+  LogOptions log = {"stagewright-planner"};
+  CLI::App app("stagewright-planner: plans pipeline-parallel training and runs it on workers");
+  app.set_version_flag("--version", std::string("stagewright-planner ") + STAGEWRIGHT_VERSION);
+  app.option_defaults()->always_capture_default();
+  AddPlaceFlags(app, flags);
+  AddLimitFlags(app, flags);
+  AddDoorFlags(app, flags.options.door);
+  AddLogFlags(app, log);
+  Settings settings(app, {"STAGEWRIGHT_PLANNER_"});
+  const auto config =
+      AddConfigCommand(app, settings, "stagewright-planner", [&] { return Settle(flags); });
+  const StateCommand state = AddStateCommand(app);
+  settings.Load(argc, argv);
+  CLI11_PARSE(app, argc, argv);
+  SetUpLog(log);
+  if (config.chosen()) return config.run();
+  if (const absl::Status wrong = settings.Check(); !wrong.ok()) return Complain(wrong);
+  for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);
+  if (state.chosen()) {
+    // Whatever is wrong with the rest: a state can be mended.
+    if (const absl::Status wrong = SettlePlace(flags); !wrong.ok()) return Complain(wrong);
+    return state.run(flags.elected() ? "" : flags.options.state);
+  }
+  if (const absl::Status wrong = Settle(flags); !wrong.ok()) return Complain(wrong);
+  flags.election.log = [](const std::string& line) { Log(LogLevel::kInfo, line); };
+  return Serve(flags);
 }

@@ -131,7 +131,8 @@ int main(int argc, char** argv) {
                "speak to a planner on another machine in the clear");
   stagewright::AddLogFlags(app, log);
   stagewright::Settings settings(app, {"STAGEWRIGHT_WORKER_"});
-  const auto config = stagewright::AddConfigCommand(app, settings, "stagewright-worker");
+  const auto config = stagewright::AddConfigCommand(app, settings, "stagewright-worker",
+                                                    [&] { return CheckOptions(options); });
   settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);

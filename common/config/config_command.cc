@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/one_line.h"
 
 namespace stagewright {
 namespace {
@@ -28,15 +29,21 @@ std::string Line(const Setting& setting) {
   return text.substr(1, text.size() - 2);  // Without the braces.
 }
 
-int Complain(const Settings& settings, const std::string& program) {
-  const std::vector<std::string> problems = settings.Problems();
+using Check = std::function<absl::Status()>;
+
+int Complain(const Settings& settings, const std::string& program, const Check& check) {
+  std::vector<std::string> problems = settings.Problems();
+  if (problems.empty()) {
+    if (const absl::Status wrong = check(); !wrong.ok())
+      problems.emplace_back(OneLine(wrong).message());
+  }
   for (const std::string& warning : settings.Warnings())
     std::cerr << program << ": warning: " << warning << std::endl;
   for (const std::string& problem : problems) std::cerr << program << ": " << problem << std::endl;
   return problems.empty() ? 0 : 1;
 }
 
-int Show(const Settings& settings, const std::string& program) {
+int Show(const Settings& settings, const std::string& program, const Check& check) {
   const std::vector<Setting> all = settings.List();
   size_t width = 0;
   for (const Setting& setting : all) width = std::max(width, Line(setting).size());
@@ -48,11 +55,11 @@ int Show(const Settings& settings, const std::string& program) {
                                                           : setting.origin;
     std::cout << line << std::string(width - line.size(), ' ') << "  # " << origin << "\n";
   }
-  return Complain(settings, program);
+  return Complain(settings, program, check);
 }
 
-int Validate(const Settings& settings, const std::string& program) {
-  if (const int wrong = Complain(settings, program); wrong != 0) return wrong;
+int Validate(const Settings& settings, const std::string& program, const Check& check) {
+  if (const int wrong = Complain(settings, program, check); wrong != 0) return wrong;
   std::cout << (settings.path().empty() ? "no configuration file" : settings.path())
             << ": flags, environment and file are good\n";
   return 0;
@@ -74,19 +81,20 @@ int PrintReference(const Settings& settings) {
 
 }  // namespace
 
-ConfigCommand AddConfigCommand(CLI::App& app, const Settings& settings,
-                               const std::string& program) {
+ConfigCommand AddConfigCommand(CLI::App& app, const Settings& settings, const std::string& program,
+                               const std::function<absl::Status()>& check) {
   CLI::App* command =
       app.add_subcommand("config", "what this program is told: flags, environment and file");
   command->require_subcommand(1);
   const CLI::App* show = command->add_subcommand("show", "all settings and where they come from");
   const CLI::App* validate =
-      command->add_subcommand("validate", "says what is wrong with file and environment");
+      command->add_subcommand("validate", "says what is wrong with flags, environment and file");
   const CLI::App* reference = command->add_subcommand("reference", "all settings as a table");
   return {command, [=] { return show->parsed() || validate->parsed() || reference->parsed(); },
           [=, &settings] {
-            if (show->parsed()) return Show(settings, program);
-            return validate->parsed() ? Validate(settings, program) : PrintReference(settings);
+            if (show->parsed()) return Show(settings, program, check);
+            return validate->parsed() ? Validate(settings, program, check)
+                                      : PrintReference(settings);
           }};
 }
 

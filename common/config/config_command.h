@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "common/base/status.h"
 #include "common/config/settings.h"
 
 namespace stagewright {
@@ -19,6 +20,9 @@ struct ConfigCommand {
 // `config show` prints all settings as a file that could be read, with the origin of each;
 // `config validate` says what is wrong, and warns of what may be; `config reference` prints a table
 // for documents. `settings` and `app` outlive the result. `program` begins lines on standard error.
-ConfigCommand AddConfigCommand(CLI::App& app, const Settings& settings, const std::string& program);
+// `check` says what is wrong with settings that are good one by one, as the program's start does,
+// and looks at nothing that they name.
+ConfigCommand AddConfigCommand(CLI::App& app, const Settings& settings, const std::string& program,
+                               const std::function<absl::Status()>& check);
 
 }  // namespace stagewright

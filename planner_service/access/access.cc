@@ -40,18 +40,23 @@ bool IsPlanner(const std::vector<std::string>& uris) {
 
 Caller Everybody() { return {Role::kOperator, "", ""}; }
 
+absl::Status Access::CheckOptions(const Options& options) {
+  const JwtOptions& jwt = options.jwt;
+  if (!jwt.keys_file.empty()) return JwtClaims::Open(jwt).status();
+  if (jwt.issuer.empty() && jwt.audience.empty() && jwt.role_values.empty())
+    return absl::OkStatus();
+  return absl::InvalidArgumentError("--jwt-issuer, --jwt-audience and --jwt-role need --jwt-keys");
+}
+
 absl::StatusOr<std::unique_ptr<Access>> Access::Open(const Options& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
   std::unique_ptr<Access> access(new Access(options.certificates));
   if (!options.token_file.empty()) {
     ASSIGN_OR_RETURN(access->tokens_, WatchedFile<TokenTable>::Open(
                                           "--token-file", options.token_file, &TokenTable::Parse));
   }
-  const JwtOptions& jwt = options.jwt;
-  if (!jwt.keys_file.empty()) {
-    ASSIGN_OR_RETURN(access->jwt_, JwtReader::Open(jwt));
-  } else if (!jwt.issuer.empty() || !jwt.audience.empty() || !jwt.role_values.empty()) {
-    return absl::InvalidArgumentError(
-        "--jwt-issuer, --jwt-audience and --jwt-role need --jwt-keys");
+  if (!options.jwt.keys_file.empty()) {
+    ASSIGN_OR_RETURN(access->jwt_, JwtReader::Open(options.jwt));
   }
   return access;
 }

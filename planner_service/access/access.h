@@ -29,7 +29,11 @@ class Access {
     bool certificates = false;  // Clients show certificates.
     JwtOptions jwt;             // Tokens that an identity provider has signed.
   };
-  // FAILED_PRECONDITION: a file cannot be read; INVALID_ARGUMENT names file and line, or the flag.
+  // INVALID_ARGUMENT names the flag of a signed token's that is wrong or missing. Looks into no
+  // file.
+  static absl::Status CheckOptions(const Options& options);
+  // Errors of CheckOptions; FAILED_PRECONDITION: a file cannot be read; INVALID_ARGUMENT names file
+  // and line.
   static absl::StatusOr<std::unique_ptr<Access>> Open(const Options& options);
 
   // Whether callers must say who they are; otherwise everybody may do everything.

@@ -206,7 +206,7 @@ class ElectedServer : public PlannerServer {
   std::thread thread_;
 };
 
-// Whether planners can believe each other.
+// Whether planners can believe each other, as far as flags say it.
 absl::Status CheckPeers(const DoorOptions& door, const ElectionOptions& election) {
   const bool tokens = !door.token_file.empty() || !door.jwt.keys_file.empty();
   if (door.tls.empty()) {
@@ -225,14 +225,16 @@ absl::Status CheckPeers(const DoorOptions& door, const ElectionOptions& election
         "--peer-ca with --tls-ca: where callers show certificates, planners are held to --tls-ca, "
         "as all who call; give one of the two");
   }
-  if (!election.peer_authorities.empty()) {
+  if (!election.peer_authorities.empty() || !door.tls.authorities.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--tls-cert with --store etcd://...: planners need --tls-ca, or --peer-ca where callers show "
+      "no certificates, to know each other");
+}
+
+// The same of what the files say.
+absl::Status CheckPeerFiles(const DoorOptions& door, const ElectionOptions& election) {
+  if (!election.peer_authorities.empty())
     RETURN_IF_ERROR(CheckTlsFiles({"", "", election.peer_authorities}, false, "--peer"));
-  } else if (door.tls.authorities.empty()) {
-    return absl::InvalidArgumentError(
-        "--tls-cert with --store etcd://...: planners need --tls-ca, or --peer-ca where callers "
-        "show "
-        "no certificates, to know each other");
-  }
   if (door.tls.authorities.empty() || IsPlanner(UrisOfCertificate(door.tls.certificate)))
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--tls-cert ", door.tls.certificate,
@@ -244,6 +246,7 @@ absl::Status CheckPeers(const DoorOptions& door, const ElectionOptions& election
 // Whether the others can reach this planner where it says that it is.
 absl::Status CheckAdvertised(absl::string_view flag, const std::string& advertised,
                              absl::string_view listen_flag, const std::string& listen) {
+  if (!advertised.empty()) RETURN_IF_ERROR(CheckTarget(flag, advertised));
   const std::string& address = advertised.empty() ? listen : advertised;
   if (address.empty() || !IsWildcard(address)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -252,9 +255,9 @@ absl::Status CheckAdvertised(absl::string_view flag, const std::string& advertis
 }
 
 absl::Status CheckEtcd(const ElectionOptions& election) {
-  if (!election.etcd.empty())
-    return CheckTlsFiles(election.etcd, /*need_certificate=*/false, "--etcd");
   ASSIGN_OR_RETURN(const EtcdPlace place, ParseEtcdPlace(election.store));
+  if (!election.etcd.empty())
+    return CheckTlsFlags(election.etcd, /*need_certificate=*/false, "--etcd");
   for (const std::string& endpoint : place.endpoints) {
     if (election.etcd_insecure || IsLoopback(endpoint)) continue;
     return absl::InvalidArgumentError(
@@ -267,16 +270,24 @@ absl::Status CheckEtcd(const ElectionOptions& election) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
-                                                            const ElectionOptions& election) {
-  ServerOptions opened = options;
-  ASSIGN_OR_RETURN(opened.opened_door,
-                   Door::Open(options.listen, options.worker_listen, options.door));
+absl::Status CheckOptions(const ServerOptions& options, const ElectionOptions& election) {
+  RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckPeers(options.door, election));
   RETURN_IF_ERROR(CheckAdvertised("--advertise", election.advertise, "--listen", options.listen));
   RETURN_IF_ERROR(CheckAdvertised("--advertise-workers", election.advertise_workers,
                                   "--worker-listen", options.worker_listen));
-  RETURN_IF_ERROR(CheckEtcd(election));
+  return CheckEtcd(election);
+}
+
+absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
+                                                            const ElectionOptions& election) {
+  RETURN_IF_ERROR(CheckOptions(options, election));
+  ServerOptions opened = options;
+  ASSIGN_OR_RETURN(opened.opened_door,
+                   Door::Open(options.listen, options.worker_listen, options.door));
+  RETURN_IF_ERROR(CheckPeerFiles(options.door, election));
+  if (!election.etcd.empty())
+    RETURN_IF_ERROR(CheckTlsFiles(election.etcd, /*need_certificate=*/false, "--etcd"));
   const std::string security = absl::StrCat(
       opened.opened_door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",
       " to other planners, ", election.etcd.empty() ? "in the clear" : "TLS", " to etcd");

@@ -211,15 +211,53 @@ class Processor : public grpc::AuthMetadataProcessor {
   AuditLog* const audit_;
 };
 
+Access::Options AccessOf(const DoorOptions& options) {
+  return {options.token_file, !options.tls.authorities.empty(), options.jwt};
+}
+
+bool HasTokens(const DoorOptions& options) {
+  return !options.token_file.empty() || !options.jwt.keys_file.empty();
+}
+
+// TLS alone keeps nobody out.
+absl::Status CheckEncrypted(absl::string_view flag, const std::string& listen,
+                            const DoorOptions& options) {
+  const bool asks = !options.tls.authorities.empty() || HasTokens(options);
+  if (asks || options.insecure || IsLoopback(listen)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, " ", listen,
+      ": other machines reach it, and nobody is asked who they are: give --tls-ca, --token-file "
+      "or --jwt-keys, or --insecure to let whoever reaches it do everything"));
+}
+
+absl::Status CheckListening(absl::string_view flag, const std::string& listen,
+                            const DoorOptions& options) {
+  if (!options.tls.empty()) return CheckEncrypted(flag, listen, options);
+  if (IsLoopback(listen)) return absl::OkStatus();
+  if (!options.insecure) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " ", listen,
+                     ": other machines reach it: give --tls-cert, --tls-key and --tls-ca "
+                     "(scripts/dev-certs.sh makes some), or --insecure to let whoever reaches it "
+                     "do everything"));
+  }
+  if (!HasTokens(options)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(options.token_file.empty() ? "--jwt-keys" : "--token-file",
+                   " with --insecure: tokens would travel in the clear; give --tls-cert and "
+                   "--tls-key instead of --insecure"));
+}
+
 class OpenDoor : public Door {
  public:
   explicit OpenDoor(const DoorOptions& options) : options_(options) {}
 
   absl::Status Init(const std::string& listen, const std::string& worker_listen) {
-    RETURN_IF_ERROR(CheckOptions("--listen", listen));
-    if (!worker_listen.empty()) RETURN_IF_ERROR(CheckOptions("--worker-listen", worker_listen));
-    ASSIGN_OR_RETURN(access_, Access::Open({options_.token_file, !options_.tls.authorities.empty(),
-                                            options_.jwt}));
+    RETURN_IF_ERROR(CheckOptions(listen, worker_listen, options_));
+    if (!options_.tls.empty())
+      RETURN_IF_ERROR(CheckTlsFiles(options_.tls, /*need_certificate=*/true));
+    loopback_ = IsLoopback(listen) && (worker_listen.empty() || IsLoopback(worker_listen));
+    ASSIGN_OR_RETURN(access_, Access::Open(AccessOf(options_)));
     return audit_.Open(options_.audit_log, access_->required());
   }
 
@@ -277,38 +315,6 @@ class OpenDoor : public Door {
                                  context.peer());
   }
 
-  absl::Status CheckOptions(absl::string_view flag, const std::string& listen) {
-    if (!options_.tls.empty()) {
-      RETURN_IF_ERROR(CheckTlsFiles(options_.tls, /*need_certificate=*/true));
-      return CheckOpen(flag, listen);
-    }
-    if (IsLoopback(listen)) return absl::OkStatus();
-    loopback_ = false;
-    if (!options_.insecure) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, " ", listen,
-                       ": other machines reach it: give --tls-cert, --tls-key and --tls-ca "
-                       "(scripts/dev-certs.sh makes some), or --insecure to let whoever reaches it "
-                       "do everything"));
-    }
-    if (options_.token_file.empty() && options_.jwt.keys_file.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat(options_.token_file.empty() ? "--jwt-keys" : "--token-file",
-                     " with --insecure: tokens would travel in the clear; give --tls-cert and "
-                     "--tls-key instead of --insecure"));
-  }
-
-  // TLS alone keeps nobody out.
-  absl::Status CheckOpen(absl::string_view flag, const std::string& listen) const {
-    const bool asks = !options_.tls.authorities.empty() || !options_.token_file.empty() ||
-                      !options_.jwt.keys_file.empty();
-    if (asks || options_.insecure || IsLoopback(listen)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        flag, " ", listen,
-        ": other machines reach it, and nobody is asked who they are: give --tls-ca, --token-file "
-        "or --jwt-keys, or --insecure to let whoever reaches it do everything"));
-  }
-
   const DoorOptions options_;
   bool loopback_ = true;  // All addresses.
   std::unique_ptr<Access> access_;
@@ -316,6 +322,15 @@ class OpenDoor : public Door {
 };
 
 }  // namespace
+
+absl::Status Door::CheckOptions(const std::string& listen, const std::string& worker_listen,
+                                const DoorOptions& options) {
+  if (!options.tls.empty()) RETURN_IF_ERROR(CheckTlsFlags(options.tls, /*need_certificate=*/true));
+  RETURN_IF_ERROR(CheckListening("--listen", listen, options));
+  if (!worker_listen.empty())
+    RETURN_IF_ERROR(CheckListening("--worker-listen", worker_listen, options));
+  return Access::CheckOptions(AccessOf(options));
+}
 
 absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& listen,
                                                  const std::string& worker_listen,

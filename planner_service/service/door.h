@@ -30,9 +30,12 @@ class Door {
  public:
   // INVALID_ARGUMENT: an address that other machines reach, without `insecure` and either without
   // TLS or where nobody must say who they are, or tokens that would travel there in the clear; says
-  // what to do. Errors of CheckTlsFiles and of Access::Open; FAILED_PRECONDITION names an audit log
-  // that cannot be written.
+  // what to do. Errors of CheckTlsFlags and Access::CheckOptions. Looks into no file.
   // `worker_listen` is the address of workers, empty where they come in at `listen`.
+  static absl::Status CheckOptions(const std::string& listen, const std::string& worker_listen,
+                                   const DoorOptions& options);
+  // Errors of CheckOptions, CheckTlsFiles and Access::Open; FAILED_PRECONDITION names an audit log
+  // that cannot be written.
   static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& listen,
                                                     const std::string& worker_listen,
                                                     const DoorOptions& options);

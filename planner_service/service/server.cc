@@ -75,15 +75,10 @@ class RunningServer : public PlannerServer {
   ~RunningServer() override { Shutdown(absl::Seconds(1)); }
 
   absl::Status Init() {
-    RETURN_IF_ERROR(CheckAddress("listen", options_.listen));
-    if (!options_.worker_listen.empty())
-      RETURN_IF_ERROR(CheckAddress("worker-listen", options_.worker_listen));
+    RETURN_IF_ERROR(CheckOptions(options_));
     door_ = options_.opened_door;
     if (door_ == nullptr) {
       ASSIGN_OR_RETURN(door_, Door::Open(options_.listen, options_.worker_listen, options_.door));
-    }
-    if (!options_.metrics_listen.empty()) {
-      RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
     }
     ASSIGN_OR_RETURN(OpenedStore opened, options_.open_store != nullptr
                                              ? options_.open_store()
@@ -355,6 +350,15 @@ class RunningServer : public PlannerServer {
 };
 
 }  // namespace
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  RETURN_IF_ERROR(CheckAddress("--listen", options.listen));
+  if (!options.worker_listen.empty())
+    RETURN_IF_ERROR(CheckAddress("--worker-listen", options.worker_listen));
+  if (!options.metrics_listen.empty())
+    RETURN_IF_ERROR(CheckAddress("--metrics-listen", options.metrics_listen));
+  return Door::CheckOptions(options.listen, options.worker_listen, options.door);
+}
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const ServerOptions& options) {
   auto server = std::make_unique<RunningServer>(options);

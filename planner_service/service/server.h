@@ -44,10 +44,14 @@ struct ServerOptions {
   DoorOptions door;                   // Who comes in; by default everybody, from this machine only.
 };
 
+// INVALID_ARGUMENT names an address that is none; errors of Door::CheckOptions. Looks at the
+// options alone, and at nothing that they name.
+absl::Status CheckOptions(const ServerOptions& options);
+
 class PlannerServer {
  public:
-  // Errors of Door::Open; INVALID_ARGUMENT for an address that is none, UNAVAILABLE if it cannot be
-  // listened on, FAILED_PRECONDITION if the state cannot be used.
+  // Errors of CheckOptions and Door::Open; UNAVAILABLE if an address cannot be listened on,
+  // FAILED_PRECONDITION if the state cannot be used.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const ServerOptions& options);
   // Ends open streams, lets running calls finish for at most `grace`, then stops. Jobs on workers
   // go on.

@@ -89,7 +89,7 @@ MAY_INCLUDE = {
     "clients/cli/jobs": ["clients/cli", "clients/cli/files", "clients/cli/flags", "common/data"],
     "clients/cli/profiles": ["clients/cli", "clients/cli/files", "clients/cli/flags"],
     "clients/cli/local": ["clients/cli"],
-    "clients/cli/service": ["clients/cli", "clients/cli/files", "clients/cli/view", "common/config"],
+    "clients/cli/service": ["clients/cli", "clients/cli/files", "clients/cli/view", "common/artifacts", "common/config"],
     "clients/cli/main.cc": ["clients/cli/artifacts", "clients/cli/plan", "clients/cli/jobs", "clients/cli/profiles", "clients/cli/local", "clients/cli/service"],
 }
 

@@ -35,6 +35,20 @@ def test_jobs_stay_within_the_roots_of_a_worker(tmp_path):
         assert {path.name for path in secret.iterdir()} == {"key"}
 
 
+def test_a_worker_says_at_its_start_what_is_wrong_with_its_roots(tmp_path):
+    file, missing = tmp_path / "file", tmp_path / "missing"
+    file.write_text("")
+    with Planner(tmp_path) as planner:
+        for flag in "--data-root", "--output-root":
+            log = planner.worker("w0", flag, file)
+            wait_for(lambda log=log: log.read_text().count("\n") == 1, "the refusal")
+            assert f"{flag} {file}: it is no directory" in log.read_text()
+        log = planner.worker("w1", "--data-root", missing, "--output-root", missing, "--device-kind", "cpu-core")
+        wait_for(lambda: "registered with the planner" in log.read_text(), "w1")
+        for flag in "--data-root", "--output-root":
+            assert f"warning stagewright-worker: {flag} {missing}: there is no such directory" in log.read_text()
+
+
 def test_a_transport_interface_is_one_of_the_machine(tmp_path):
     with Planner(tmp_path) as planner:
         log = planner.worker("w0", "--transport-interface", "no-such-interface0")

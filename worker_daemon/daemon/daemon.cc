@@ -9,11 +9,15 @@
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/artifacts/store/artifact_store.h"
+#include "common/channel/address.h"
 #include "common/log/log.h"
+#include "common/wire/limits.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/ending_runs.h"
 #include "worker_daemon/daemon/gpu_machine.h"
@@ -21,6 +25,7 @@
 #include "worker_daemon/daemon/measuring/link_probe_run.h"
 #include "worker_daemon/daemon/measuring/profile_run.h"
 #include "worker_daemon/daemon/metrics.h"
+#include "worker_daemon/daemon/places/own_directories.h"
 #include "worker_daemon/daemon/places/path_checks.h"
 #include "worker_daemon/daemon/planner_link.h"
 #include "worker_daemon/daemon/worker_run.h"
@@ -40,6 +45,13 @@ std::string HostName() {
 int64_t FreshProcess() {
   std::random_device random;
   return std::uniform_int_distribution<int64_t>(1)(random);
+}
+
+// Says in the log what keeps jobs from these for now.
+absl::Status Look(const std::vector<OwnDirectory>& directories) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> lines, LookAt(directories));
+  for (const std::string& line : lines) Log(LogLevel::kWarning, line);
+  return absl::OkStatus();
 }
 
 class RunningDaemon : public Daemon {
@@ -95,6 +107,8 @@ class RunningDaemon : public Daemon {
       return absl::InvalidArgumentError(
           absl::StrCat("work-dir ", options_.work_dir, ": ", std::strerror(errno)));
     }
+    RETURN_IF_ERROR(Look({{"--data-root", options_.roots.data},
+                          {"--output-root", options_.roots.output, /*written=*/true}}));
     SetIntraOpThreads(options_.threads_per_device);
     if (offer_.devices.empty()) {
       ASSIGN_OR_RETURN(offer_, OfferDevices(options_.devices));
@@ -471,6 +485,15 @@ class RunningDaemon : public Daemon {
 
 absl::StatusOr<std::unique_ptr<Daemon>> StartDaemon(const DaemonOptions& options,
                                                     std::optional<Offer> offer) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  // Their paths begin where the worker is started, those of roots where it runs.
+  const ArtifactOptions& artifacts_at = options.artifacts;
+  if (!artifacts_at.store.empty()) {
+    const bool folder = !IsBucket(artifacts_at.store);
+    RETURN_IF_ERROR(
+        Look({{"--artifacts", folder ? artifacts_at.store : ""},
+              {"--artifact-cache", artifacts_at.cache, /*written=*/true, /*made=*/true}}));
+  }
   ASSIGN_OR_RETURN(Artifacts artifacts, Artifacts::Open(options.artifacts));
   auto daemon = std::make_unique<RunningDaemon>(options, std::move(artifacts), std::move(offer));
   RETURN_IF_ERROR(daemon->Init());
@@ -478,6 +501,19 @@ absl::StatusOr<std::unique_ptr<Daemon>> StartDaemon(const DaemonOptions& options
 }
 
 }  // namespace
+
+absl::Status CheckOptions(const DaemonOptions& options) {
+  RETURN_IF_ERROR(CheckChannel("--planner", options.planner, options.security));
+  v1::Register names;
+  names.set_worker(options.name);
+  names.set_host_address(options.host_address);
+  RETURN_IF_ERROR(Annotate(CheckLimits(names), "--name, --host-address"));
+  RETURN_IF_ERROR(CheckDevices(options.devices));
+  if (!options.metrics_listen.empty())
+    RETURN_IF_ERROR(CheckAddress("--metrics-listen", options.metrics_listen));
+  if (options.artifacts.store.empty()) return absl::OkStatus();
+  return Annotate(OpenArtifactStore(options.artifacts.store).status(), "--artifacts");
+}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const DaemonOptions& options) {
   return StartDaemon(options, std::nullopt);

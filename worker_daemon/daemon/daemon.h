@@ -34,10 +34,16 @@ struct DaemonOptions {
   std::function<void()> on_fault;
 };
 
+// INVALID_ARGUMENT names the flag of an address that is none, or of a name that a planner refuses;
+// errors of CheckChannel, CheckDevices and OpenArtifactStore. Looks at the options alone, and at
+// nothing that they name.
+absl::Status CheckOptions(const DaemonOptions& options);
+
 class Daemon {
  public:
-  // UNAVAILABLE for a metrics port that is taken; errors of OfferDevices, OpenChannel and
-  // Artifacts::Open. A planner that does not answer is tried again until it does.
+  // Errors of CheckOptions, OfferDevices and OpenChannel; INVALID_ARGUMENT for a working directory
+  // that is none and errors of CheckRoots; UNAVAILABLE for a metrics port that is taken. A planner
+  // that does not answer is tried again until it does.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options);
   // With these devices instead of those that options.devices asks for.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options, Offer offer);

@@ -31,6 +31,35 @@ absl::Status BadSpec(const std::string& spec) {
       absl::StrCat("devices \"", spec, "\": expected cpu:N, cuda:all or a list like cuda:0,2"));
 }
 
+// A spec as it is meant.
+struct Spec {
+  int cpus = 0;           // 0: it is of GPUs.
+  std::vector<int> gpus;  // None: all that there are.
+};
+
+absl::StatusOr<Spec> ParseSpec(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  Spec spec;
+  if (parts.size() != 2) return BadSpec(text);
+  if (parts[0] == "cpu") {
+    if (!absl::SimpleAtoi(parts[1], &spec.cpus) || spec.cpus < 1 || spec.cpus > kMostCpuDevices)
+      return BadSpec(text);
+    return spec;
+  }
+  if (parts[0] != "cuda") return BadSpec(text);
+  if (parts[1] == "all") return spec;
+  for (absl::string_view item : absl::StrSplit(parts[1], ',')) {
+    int index = -1;
+    if (!absl::SimpleAtoi(item, &index) || index < 0) return BadSpec(text);
+    if (std::find(spec.gpus.begin(), spec.gpus.end(), index) != spec.gpus.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices \"", text, "\": GPU ", index, " is named twice"));
+    }
+    spec.gpus.push_back(index);
+  }
+  return spec;
+}
+
 // Says what the driver shows, so that a build that cannot use it is told from a machine without.
 std::string GpusOfTheDriver() {
   const auto nvml = Nvml::Open();
@@ -54,10 +83,7 @@ DeviceKind MeasureCpu() {
 
 using Named = std::optional<DeviceKind>;  // The kind that the devices are said to be of.
 
-absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& count,
-                                const Named& named, Bytes memory_per_device) {
-  int n = 0;
-  if (!absl::SimpleAtoi(count, &n) || n < 1 || n > kMostCpuDevices) return BadSpec(spec);
+Offer OfferCpus(int n, const Named& named, Bytes memory_per_device) {
   if (memory_per_device == 0) {
     memory_per_device =
         static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / 2 / n;
@@ -71,30 +97,21 @@ absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& coun
   return offer;
 }
 
-absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list,
+absl::StatusOr<Offer> OfferGpus(const std::string& spec, std::vector<int> chosen,
                                 const Named& named, Bytes memory_per_device) {
   const std::vector<Accelerator> present = Accelerators();
-  std::vector<int> chosen;
-  if (list == "all") {
+  for (int index : chosen) {
+    if (index < static_cast<int>(present.size())) continue;
+    return absl::InvalidArgumentError(absl::StrCat("devices \"", spec, "\": there is no GPU ",
+                                                   index, "; ", present.size(), " can be used; ",
+                                                   GpusOfTheDriver()));
+  }
+  if (present.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "devices \"", spec, "\": no GPU that this build can use; ", GpusOfTheDriver()));
+  }
+  if (chosen.empty()) {
     for (size_t i = 0; i < present.size(); ++i) chosen.push_back(static_cast<int>(i));
-    if (chosen.empty())
-      return absl::InvalidArgumentError(absl::StrCat(
-          "devices \"", spec, "\": no GPU that this build can use; ", GpusOfTheDriver()));
-  } else {
-    for (absl::string_view item : absl::StrSplit(list, ',')) {
-      int index = -1;
-      if (!absl::SimpleAtoi(item, &index) || index < 0) return BadSpec(spec);
-      if (index >= static_cast<int>(present.size())) {
-        return absl::InvalidArgumentError(absl::StrCat("devices \"", spec, "\": there is no GPU ",
-                                                       index, "; ", present.size(),
-                                                       " can be used; ", GpusOfTheDriver()));
-      }
-      if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("devices \"", spec, "\": GPU ", index, " is named twice"));
-      }
-      chosen.push_back(index);
-    }
   }
   Offer offer;
   for (int index : chosen) {
@@ -119,17 +136,19 @@ absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list
 
 }  // namespace
 
+absl::Status CheckDevices(const DevicesAsked& asked) {
+  RETURN_IF_ERROR(ParseSpec(asked.spec).status());
+  return asked.kind.empty() ? absl::OkStatus() : PresetDeviceKind(asked.kind).status();
+}
+
 absl::StatusOr<Offer> OfferDevices(const DevicesAsked& asked) {
+  ASSIGN_OR_RETURN(const Spec spec, ParseSpec(asked.spec));
   Named named;
   if (!asked.kind.empty()) {
     ASSIGN_OR_RETURN(named, PresetDeviceKind(asked.kind));
   }
-  const std::vector<std::string> parts = absl::StrSplit(asked.spec, absl::MaxSplits(':', 1));
-  if (parts.size() == 2 && parts[0] == "cpu")
-    return OfferCpus(asked.spec, parts[1], named, asked.memory_per_device);
-  if (parts.size() == 2 && parts[0] == "cuda")
-    return OfferGpus(asked.spec, parts[1], named, asked.memory_per_device);
-  return BadSpec(asked.spec);
+  if (spec.cpus > 0) return OfferCpus(spec.cpus, named, asked.memory_per_device);
+  return OfferGpus(asked.spec, spec.gpus, named, asked.memory_per_device);
 }
 
 }  // namespace stagewright

@@ -40,8 +40,12 @@ struct DevicesAsked {
   Bytes memory_per_device = 0;
 };
 
-// INVALID_ARGUMENT names what is wrong: a spec of another form, or a GPU that is not there or that
-// this build cannot use; NOT_FOUND for a kind that there is not.
+// INVALID_ARGUMENT names a spec of another form; NOT_FOUND a kind that there is not. Looks at no
+// device.
+absl::Status CheckDevices(const DevicesAsked& asked);
+
+// Errors of CheckDevices; INVALID_ARGUMENT names a GPU that is not there or that this build cannot
+// use.
 absl::StatusOr<Offer> OfferDevices(const DevicesAsked& asked);
 
 }  // namespace stagewright

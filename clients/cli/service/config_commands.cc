@@ -7,8 +7,10 @@
 
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files/write_file.h"
+#include "common/artifacts/store/artifact_store.h"
 #include "common/base/nearest.h"
 #include "common/base/text_file.h"
+#include "common/channel/channel.h"
 #include "common/config/config_command.h"
 
 namespace stagewright::cli {
@@ -63,7 +65,11 @@ std::string UserConfigFile() {
 }
 
 void AddConfigCommands(CLI::App& app, Globals& globals, const Settings& settings) {
-  const ConfigCommand config = AddConfigCommand(app, settings, "stagewright");
+  const ConfigCommand config = AddConfigCommand(app, settings, "stagewright", [&globals] {
+    RETURN_IF_ERROR(CheckChannel("--planner-address", globals.planner_address, globals.security));
+    if (globals.artifacts.empty()) return absl::OkStatus();
+    return Annotate(OpenArtifactStore(globals.artifacts).status(), "--artifacts");
+  });
   config.command->add_subcommand("contexts", "lists them; * marks the one that holds")
       ->callback([&] { globals.exit_code = ListContexts(settings); });
   auto name = std::make_shared<std::string>();

@@ -9,8 +9,10 @@
 
 namespace stagewright {
 
+bool IsBucket(absl::string_view where) { return absl::StartsWith(where, "s3://"); }
+
 absl::StatusOr<std::shared_ptr<ArtifactStore>> OpenArtifactStore(const std::string& where) {
-  if (absl::StartsWith(where, "s3://")) {
+  if (IsBucket(where)) {
     ASSIGN_OR_RETURN(S3Settings settings, MakeS3Settings(where));
     return std::make_shared<S3Store>(std::move(settings));
   }

@@ -40,6 +40,9 @@ class ArtifactStore {
   virtual absl::Status Remove(const std::string& key) = 0;
 };
 
+// Whether a store of that name is a bucket, and no folder.
+bool IsBucket(absl::string_view where);
+
 // A folder, or "s3://BUCKET[/PREFIX]" (s3_store.h). INVALID_ARGUMENT if it is neither;
 // errors of MakeS3Settings.
 absl::StatusOr<std::shared_ptr<ArtifactStore>> OpenArtifactStore(const std::string& where);

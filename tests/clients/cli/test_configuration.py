@@ -59,6 +59,84 @@ def test_what_is_no_number_is_in_no_range(key, tmp_path):
     assert f"{file}:1: {key}: " in refused.stderr and '"nan" is not a number from' in refused.stderr
 
 
+# What a start refuses before it touches anything, and a word of why.
+REFUSED = [
+    ("stagewright-planner", "listen: 7070", '--listen "7070": expected HOST:PORT'),
+    ("stagewright-planner", "worker-listen: localhost", "--worker-listen"),
+    ("stagewright-planner", "metrics-listen: 127.0.0.1:99999", "--metrics-listen"),
+    ("stagewright-planner", "listen: 0.0.0.0:0", "other machines reach it"),
+    ("stagewright-planner", "worker-listen: 0.0.0.0:0", "--worker-listen 0.0.0.0:0: other machines reach it"),
+    ("stagewright-planner", "state: ''", "--state is empty"),
+    ("stagewright-planner", "store: foo://x", "expected etcd://... or sqlite:FILE"),
+    ("stagewright-planner", "store: 'sqlite:'", "--state is empty"),
+    ("stagewright-planner", "store: etcd://nowhere", "is not HOST:PORT"),
+    ("stagewright-planner", "store: etcd://10.0.0.1:2379", "give --etcd-ca"),
+    ("stagewright-planner", "{store: 'etcd://127.0.0.1:1', etcd-cert: /a.pem}", "--etcd-cert needs --etcd-key"),
+    ("stagewright-planner", "{store: 'etcd://127.0.0.1:1', peer-ca: /a.pem}", "--peer-ca needs --tls-cert"),
+    ("stagewright-planner", "{store: 'etcd://127.0.0.1:1', advertise: here}", '--advertise "here": expected HOST:PORT'),
+    ("stagewright-planner", "{store: 'etcd://127.0.0.1:1', advertise: '0.0.0.0:1'}", "no address at which other planners"),
+    ("stagewright-planner", "quota: [alice=1, alice=2]", "has two quotas"),
+    ("stagewright-planner", "tenant-quota: ['*=1', '*=2']", "has two quotas"),
+    ("stagewright-planner", "tls-cert: /a.pem", "--tls-cert needs --tls-key"),
+    ("stagewright-planner", "tls-ca: /a.pem", "--tls-ca needs --tls-cert"),
+    ("stagewright-planner", "jwt-issuer: us", "need --jwt-keys"),
+    ("stagewright-planner", "jwt-keys: /keys.json", "--jwt-keys needs --jwt-issuer"),
+    ("stagewright-planner", "{jwt-keys: /k, jwt-issuer: a, jwt-audience: b, jwt-role: [a=king]}", "expected VALUE=ROLE"),
+    ("stagewright-planner", "{listen: '0.0.0.0:0', insecure: true, token-file: /t}", "would travel in the clear"),
+    ("stagewright-worker", "planner: 7070", '--planner "7070": expected HOST:PORT'),
+    ("stagewright-worker", "planner: 10.0.0.1:7070", "is on another machine"),
+    ("stagewright-worker", "{planner: '10.0.0.1:1', insecure: true, token-file: /t}", "could read the token"),
+    ("stagewright-worker", "tls-key: /a.pem", "--tls-key needs --tls-cert"),
+    ("stagewright-worker", "devices: gpu:1", "expected cpu:N"),
+    ("stagewright-worker", "devices: 'cuda:0,0'", "named twice"),
+    ("stagewright-worker", "device-kind: abacus", "abacus"),
+    ("stagewright-worker", "metrics-listen: 9071", '--metrics-listen "9071": expected HOST:PORT'),
+    ("stagewright-worker", "artifacts: foo://x", "artifacts are kept in a folder or in s3://"),
+    ("stagewright-worker", f"name: {'n' * 129}", "--name, --host-address"),
+]
+
+
+@pytest.mark.parametrize(("program", "settings", "why"), REFUSED)
+def test_what_a_start_refuses_is_no_good_configuration(program, settings, why, tmp_path):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(settings + "\n")
+    validated = run(built(program), "--config", file, "config", "validate")
+    assert validated.returncode == 1, validated.stdout
+    assert validated.stderr.startswith(f"{program}: ") and validated.stderr.count("\n") == 1
+    assert why in validated.stderr
+    started = run(program, "--config", file)
+    assert started.returncode == 1
+    assert validated.stderr.removeprefix(f"{program}: ") in started.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [("planner-address: planner", '--planner-address "planner": expected HOST:PORT'),
+     ("planner-address: 10.0.0.1:7070", "is on another machine"),
+     ("artifacts: foo://x", "artifacts are kept in a folder or in s3://")],
+)  # fmt: skip
+def test_what_commands_would_refuse_is_no_good_configuration(settings, why, tmp_path):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(settings + "\n")
+    validated = run("stagewright", "--config", file, "config", "validate")
+    assert validated.returncode == 1
+    assert why in validated.stderr and validated.stderr.count("\n") == 1
+
+
+def test_validate_looks_at_nothing_that_settings_name(tmp_path):
+    file = tmp_path / "planner.yaml"
+    file.write_text("{listen: '0.0.0.0:1', tls-cert: /no, tls-key: /no, tls-ca: /no, token-file: /no, audit-log: /no/no}\n")
+    good = run("stagewright-planner", "--config", file, "config", "validate")
+    assert good.returncode == 0, good.stderr
+
+
+def test_a_state_can_be_mended_whatever_else_is_wrong(tmp_path):
+    file = tmp_path / "planner.yaml"
+    file.write_text("listen: 7070\n")
+    checked = run("stagewright-planner", "--config", file, "--state", tmp_path / "no.db", "state", "check")
+    assert "HOST:PORT" not in checked.stderr and "no.db" in checked.stderr
+
+
 def test_flags_go_over_environment_over_file_over_defaults(tmp_path):
     file = tmp_path / "planner.yaml"
     file.write_text("# Ours.\nplanning-threads: 3\nplanning-queue: 4\nworker-timeout: 5\n")

@@ -30,7 +30,10 @@ Result Ask(std::vector<const char*> words) {
     return quota.find('=') == std::string::npos ? "no quota" : "";
   });
   Settings settings(app, {"TEST_"});
-  const ConfigCommand config = AddConfigCommand(app, settings, "program");
+  const ConfigCommand config = AddConfigCommand(app, settings, "program", [&] {
+    return store == state ? absl::InvalidArgumentError("--store and --state\nare one")
+                          : absl::OkStatus();
+  });
   words.insert(words.begin(), "program");
   settings.Load(static_cast<int>(words.size()), words.data());
   app.parse(static_cast<int>(words.size()), words.data());
@@ -83,6 +86,19 @@ TEST(ConfigCommand, ValidatesWithoutDoingAnything) {
   EXPECT_EQ(wrong.exit_code, 1);
   EXPECT_THAT(wrong.err, HasSubstr("program: " + path + ":1: \"lissen\""));
   EXPECT_THAT(wrong.err, HasSubstr("program: " + path + ":2: \"stores\""));
+}
+
+TEST(ConfigCommand, ValidatesSettingsBesideEachOther) {
+  const std::string path = testing::TempDir() + "/config_command_test.yaml";
+  std::ofstream(path) << "store: kept.db\n";
+  for (const char* command : {"validate", "show"}) {
+    const Result wrong = Ask({"--config", path.c_str(), "config", command});
+    EXPECT_EQ(wrong.exit_code, 1) << command;
+    EXPECT_EQ(wrong.err, "program: --store and --state?are one\n");
+  }
+  std::ofstream(path) << "store: kept.db\nquota: many\n";
+  EXPECT_THAT(Ask({"--config", path.c_str(), "config", "validate"}).err, Not(HasSubstr("are one")))
+      << "a setting that is wrong by itself says nothing of others";
 }
 
 TEST(ConfigCommand, WarnsOfWhatMayBeWrong) {

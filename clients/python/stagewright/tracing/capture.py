@@ -34,7 +34,7 @@ from .replaced_tensors import replaced_tensors
 from .shared_memory import read_as_state
 from .symbols import Batch
 from .traceable import (
-    EvenChunks,
+    ForAnyBatch,
     KeptSlices,
     cumulative_averages,
     idle_conversions,
@@ -98,7 +98,7 @@ class ModelWithLoss(nn.Module):
                 torch.Tensor, lambda tensor: tensor.movedim(0, self.batch_dim), (args, kwargs, target)
             )
         before, buffers = _held_tensors(self.model), _held_buffers(self)
-        with EvenChunks(), KeptSlices() if self.keep_slices else contextlib.nullcontext():
+        with ForAnyBatch(), KeptSlices() if self.keep_slices else contextlib.nullcontext():
             output = self.model(*args, **kwargs)
             after = _held_tensors(self.model)
             changed = [name for name in sorted(before) if before[name] is not after.get(name)]

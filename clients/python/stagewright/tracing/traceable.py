@@ -14,17 +14,18 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.functions import Max, Min
 
 
-class EvenChunks(TorchFunctionMode):
-    """Cuts `x.chunk(n)` of a size that n divides, whatever the batch, into parts of a symbolic size: PyTorch's own
-    chunk asks for a number and so fixes the batch."""
+class ForAnyBatch(TorchFunctionMode):
+    """Does with symbolic sizes what PyTorch's own functions ask numbers for, and so fix the batch: `x.chunk(n)` of a size
+    that n divides, whatever the batch, and `take_along_dim`."""
 
     def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
         kwargs = kwargs or {}
+        result = None
         if func in (torch.chunk, torch.Tensor.chunk):
-            parts = _even_parts(*args, **kwargs)
-            if parts is not None:
-                return parts
-        return func(*args, **kwargs)
+            result = _even_parts(*args, **kwargs)
+        elif func in (torch.take_along_dim, torch.Tensor.take_along_dim):
+            result = _taken_along(*args, **kwargs)
+        return func(*args, **kwargs) if result is None else result
 
 
 class KeptSlices(TorchFunctionMode):
@@ -70,6 +71,18 @@ def _even_parts(input: torch.Tensor, chunks: int, dim: int = 0) -> tuple[torch.T
         return None
     part = size // chunks
     return tuple(input.narrow(dim, i * part, part) for i in range(chunks))
+
+
+def _taken_along(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor | None:
+    if dim is None or input.dim() != indices.dim() or not -input.dim() <= dim < input.dim():
+        return None
+    dim %= input.dim()
+
+    def spread(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        ones = [d for d, size in enumerate(tensor.shape) if d != dim and isinstance(size, int) and size == 1]
+        return tensor.expand([other.shape[d] if d in ones else size for d, size in enumerate(tensor.shape)])
+
+    return spread(input, indices).gather(dim, spread(indices, input))
 
 
 def _divides(chunks: int, size: torch.SymInt) -> bool:

@@ -51,6 +51,30 @@ def test_chunks_of_two_inputs_joined(tmp_path):
     export_and_compare(Pair(), pairs, nn.MSELoss(), tmp_path)
 
 
+class Sorted(nn.Module):
+    def __init__(self, taken):
+        super().__init__()
+        self.body, self.table, self.taken = nn.Linear(4, 4), nn.Parameter(torch.randn(1, 4)), taken
+
+    def forward(self, x):
+        return self.taken(self.body(x), self.table)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        lambda h, table: torch.take_along_dim(h, h.argsort(1), 1),
+        lambda h, table: h.take_along_dim(h.argsort(-1), dim=-1),
+        lambda h, table: h + h.take_along_dim(h.argmax(1, keepdim=True), 1),
+        lambda h, table: h * torch.take_along_dim(table, h.argsort(1), dim=1),
+        lambda h, table: h.take_along_dim(table.argsort(1), 1),
+    ],
+)
+def test_entries_taken_along_a_dimension(taken, tmp_path):
+    exported = export_and_compare(Sorted(taken), batch, nn.MSELoss(), tmp_path)
+    assert not any(output.mixed for node in exported.graph.nodes for output in node.outputs)
+
+
 def test_chunks_of_other_dimensions_stay_chunks(tmp_path):
     class Gated(nn.Module):
         def __init__(self):

@@ -151,6 +151,24 @@ absl::Status SettlePlace(Flags& flags) {
   return absl::InvalidArgumentError("--state is empty: expected the name of a file");
 }
 
+// Told to one planner by itself these would do nothing, which who gave them should hear.
+absl::Status CheckAlone(const ElectionOptions& election) {
+  const std::pair<absl::string_view, bool> given[] = {
+      {"--advertise", !election.advertise.empty()},
+      {"--advertise-workers", !election.advertise_workers.empty()},
+      {"--peer-ca", !election.peer_authorities.empty()},
+      {"--etcd-ca", !election.etcd.authorities.empty()},
+      {"--etcd-cert", !election.etcd.certificate.empty()},
+      {"--etcd-key", !election.etcd.key.empty()},
+      {"--etcd-insecure", election.etcd_insecure}};
+  for (const auto& [flag, is_given] : given) {
+    if (!is_given) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is for planners of an etcd: give --store etcd://..., or leave it out"));
+  }
+  return absl::OkStatus();
+}
+
 // Carries what flags say over into options. What is wrong with that before anything is touched:
 // `config validate` says the same as a start.
 absl::Status Settle(Flags& flags) {
@@ -160,8 +178,9 @@ absl::Status Settle(Flags& flags) {
   flags.options.quotas = *std::move(quotas);
   flags.options.worker_timeout = absl::Seconds(flags.worker_timeout_seconds);
   flags.election.lease = absl::Seconds(flags.lease_seconds);
-  return flags.elected() ? CheckOptions(flags.options, flags.election)
-                         : CheckOptions(flags.options);
+  if (flags.elected()) return CheckOptions(flags.options, flags.election);
+  RETURN_IF_ERROR(CheckAlone(flags.election));
+  return CheckOptions(flags.options);
 }
 
 int Complain(const absl::Status& wrong) {

@@ -22,14 +22,37 @@ enum Part { kGraph, kPlan, kSequentialPlan, kNumParts };
 std::string BlobKey(const std::string& hash) { return absl::StrCat(kBlobs, hash); }
 std::string PartsKey(int64_t job) { return absl::StrFormat("%s%012d", kParts, job); }
 
-absl::Status Read(const Store& store, const std::string& hash,
+// Unless it was read before.
+absl::Status Read(const Store& store, const std::string& hash, JobParts::Blobs& read,
                   google::protobuf::MessageLite& message) {
-  const auto bytes = store.Read(BlobKey(hash));
-  if (absl::IsNotFound(bytes.status()))
-    return absl::DataLossError(absl::StrCat("store: entry ", BlobKey(hash), " is missing"));
-  RETURN_IF_ERROR(bytes.status());
-  if (ContentHash(*bytes) == hash && message.ParseFromString(*bytes)) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("store: entry ", BlobKey(hash), " is damaged"));
+  const auto damaged = [&](absl::string_view how) {
+    return absl::DataLossError(absl::StrCat("store: entry ", BlobKey(hash), " is ", how));
+  };
+  auto known = read.find(hash);
+  if (known == read.end()) {
+    auto bytes = store.Read(BlobKey(hash));
+    if (absl::IsNotFound(bytes.status())) return damaged("missing");
+    RETURN_IF_ERROR(bytes.status());
+    if (ContentHash(*bytes) != hash) return damaged("damaged");
+    known = read.emplace(hash, *std::move(bytes)).first;
+  }
+  return message.ParseFromString(known->second) ? absl::OkStatus() : damaged("damaged");
+}
+
+absl::Status JoinParts(const Store& store, int64_t number, const JobParts::Parts& parts,
+                       JobParts::Blobs& read, v1::Job& job) {
+  if (parts.empty()) {
+    return job.spec().has_graph()
+               ? absl::OkStatus()
+               : absl::DataLossError(
+                     absl::StrCat("store: entry ", PartsKey(number), " is missing or damaged"));
+  }
+  if (!parts[kGraph].empty())
+    RETURN_IF_ERROR(Read(store, parts[kGraph], read, *job.mutable_spec()->mutable_graph()));
+  if (!parts[kPlan].empty()) RETURN_IF_ERROR(Read(store, parts[kPlan], read, *job.mutable_plan()));
+  if (!parts[kSequentialPlan].empty())
+    RETURN_IF_ERROR(Read(store, parts[kSequentialPlan], read, *job.mutable_sequential_plan()));
+  return absl::OkStatus();
 }
 
 // In a job's list of parts; none in a damaged one.
@@ -138,18 +161,14 @@ absl::StatusOr<JobParts::Parts> JobParts::PartsOf(const Store& store, int64_t nu
 
 absl::Status JobParts::Join(const Store& store, int64_t number, v1::Job& job) {
   ASSIGN_OR_RETURN(const Parts parts, PartsOf(store, number));
-  if (parts.empty()) {
-    return job.spec().has_graph()
-               ? absl::OkStatus()
-               : absl::DataLossError(
-                     absl::StrCat("store: entry ", PartsKey(number), " is missing or damaged"));
-  }
-  if (!parts[kGraph].empty())
-    RETURN_IF_ERROR(Read(store, parts[kGraph], *job.mutable_spec()->mutable_graph()));
-  if (!parts[kPlan].empty()) RETURN_IF_ERROR(Read(store, parts[kPlan], *job.mutable_plan()));
-  if (!parts[kSequentialPlan].empty())
-    RETURN_IF_ERROR(Read(store, parts[kSequentialPlan], *job.mutable_sequential_plan()));
-  return absl::OkStatus();
+  Blobs read;
+  return JoinParts(store, number, parts, read, job);
+}
+
+absl::Status JobParts::JoinKnown(const Store& store, int64_t number, v1::Job& job,
+                                 Blobs& read) const {
+  const auto known = parts_.find(number);
+  return JoinParts(store, number, known == parts_.end() ? Parts() : known->second, read, job);
 }
 
 }  // namespace stagewright

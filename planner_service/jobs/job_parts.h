@@ -25,6 +25,8 @@ class JobParts {
   using Parts = std::vector<std::string>;
   // Its graph, plan and sequential plan; null: it has none.
   using Seals = std::array<const Seal*, 3>;
+  // What was read, by hash.
+  using Blobs = absl::flat_hash_map<std::string, std::string>;
   // A job's parts as they will be and as they were.
   struct Change {
     int64_t job = 0;
@@ -47,6 +49,10 @@ class JobParts {
   void Doubt(const Change& change);
   // Nothing is written of the job any more, until it is deleted: the store knows its parts.
   void Rest(int64_t number) { parts_.erase(number); }
+
+  // As Join, of a job that is not at rest, whose parts need not be looked up. What many jobs share
+  // is read once where `read` is the same.
+  absl::Status JoinKnown(const Store& store, int64_t number, v1::Job& job, Blobs& read) const;
 
   // As the store has them, by any thread.
   static absl::StatusOr<Parts> PartsOf(const Store& store, int64_t number);

@@ -304,8 +304,8 @@ absl::Status JobStore::SetJobAside(const std::string& name) {
   return SetAside(*store_, JobKey(JobNumber(name)));
 }
 
-absl::Status JobStore::Complete(v1::Job& job) const {
-  return JobParts::Join(*store_, JobNumber(job.name()), job);
+absl::Status JobStore::Complete(v1::Job& job, JobParts::Blobs& read) const {
+  return parts_.JoinKnown(*store_, JobNumber(job.name()), job, read);
 }
 
 std::function<absl::StatusOr<Job>()> JobStore::ReaderOf(int64_t number) const {

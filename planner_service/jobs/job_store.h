@@ -78,8 +78,10 @@ class JobStore {
   // O(jobs that have not ended), but for keys and summaries. What a program that wrote no summaries
   // has left is read once, and gets them.
   absl::StatusOr<StoredJobs> ReadJobs();
-  // Adds graph and plans to a job that ReadJobs gave. DATA_LOSS names what is missing.
-  absl::Status Complete(v1::Job& job) const;
+  // Adds graph and plans to a job that ReadJobs gave. DATA_LOSS names what is missing. With the
+  // same `read`, of jobs with one graph the first alone reads it: each read of a store on another
+  // machine takes its way there and back.
+  absl::Status Complete(v1::Job& job, JobParts::Blobs& read) const;
   // Reads one as it was written last, with graph and plans, when it is called, by any thread: it
   // needs the store alone. NOT_FOUND; DATA_LOSS, also if the job is removed meanwhile.
   std::function<absl::StatusOr<Job>()> ReaderOf(int64_t number) const;

@@ -74,9 +74,10 @@ absl::Status JobLife::Recover() {
     notes_.push_back(absl::StrCat(JobOfEntry(key), " is damaged in the store and was set aside"));
   RecoverEnded(std::move(stored.ended));
   ASSIGN_OR_RETURN(first_version_, records_.store().BeginLife(stored.jobs));
+  JobParts::Blobs blobs;
   for (v1::Job& job : stored.jobs) {
     const std::string name = job.name();
-    if (absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
+    if (absl::Status status = RecoverJob(std::move(job), blobs); !status.ok()) {
       // A store that does not answer now is no damage.
       if (!absl::IsDataLoss(status) && !absl::IsInvalidArgument(status)) return status;
       notes_.push_back(
@@ -96,8 +97,8 @@ void JobLife::RecoverEnded(std::vector<EndedJob> ended) {
     options_.on_found_ended(state, jobs);
 }
 
-absl::Status JobLife::RecoverJob(v1::Job stored) {
-  RETURN_IF_ERROR(records_.store().Complete(stored));
+absl::Status JobLife::RecoverJob(v1::Job stored, JobParts::Blobs& blobs) {
+  RETURN_IF_ERROR(records_.store().Complete(stored, blobs));
   absl::StatusOr<JobRequest> request = FromProto(stored.spec());
   ASSIGN_OR_RETURN(Job read, FromProto(std::move(stored)));
   JobRecord& record = records_.live()[read.number];
@@ -106,11 +107,8 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   job.stragglers.clear();
   record.told = job;
   if (options_.on_change) options_.on_change(job);
-  if (auto steps = records_.store().ReadSteps(job.number); steps.ok()) {
-    record.history = *std::move(steps);
-  } else {
-    notes_.push_back(absl::StrCat(job.name(), ": ", steps.status().message()));
-  }
+  if (const absl::Status status = records_.ReadSteps(record); !status.ok())
+    notes_.push_back(absl::StrCat(job.name(), ": ", status.message()));
   ShowNewestStep(record);
   job.version = std::max(job.version + 1, first_version_);
   if (!request.ok()) {

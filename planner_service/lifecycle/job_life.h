@@ -81,7 +81,7 @@ class JobLife {
 
  private:
   void RecoverEnded(std::vector<EndedJob> ended);
-  absl::Status RecoverJob(v1::Job stored);
+  absl::Status RecoverJob(v1::Job stored, JobParts::Blobs& blobs);
   absl::Status ForgetDoubtful();
   void ForgetOld(absl::Time now);
   // Moves jobs on that may go on (job_queue.cc).

@@ -194,6 +194,12 @@ void JobRecords::AnnounceChange(Job& job) {
   Announce(job);
 }
 
+absl::Status JobRecords::ReadSteps(JobRecord& record) const {
+  if (record.job.generation == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(record.history, store_.ReadSteps(record.job.number));
+  return absl::OkStatus();
+}
+
 void JobRecords::WriteStepsSoon(JobRecord& record) {
   record.write_steps = std::min(record.write_steps, SteadyNow() + kWriteEvery);
 }

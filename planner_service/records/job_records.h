@@ -70,6 +70,9 @@ class JobRecords {
   // A change that is no transition is seen by watchers and not worth a write to disk.
   void AnnounceChange(Job& job);
 
+  // Takes the history from the store. Thousands of jobs may wait that never ran: they have none,
+  // and the store is not asked. Errors of JobStore::ReadSteps.
+  absl::Status ReadSteps(JobRecord& record) const;
   // The store has the history before long. Workers still know what it misses if the planner is
   // killed.
   void WriteStepsSoon(JobRecord& record);

@@ -38,7 +38,8 @@ TEST_F(JobStoreTest, GivesBackWhatWasWrittenAtOnce) {
   EXPECT_EQ(jobs[0].name(), "jobs/12");
   EXPECT_FALSE(jobs[0].spec().has_graph());
   v1::Job whole = jobs[0];
-  ASSERT_EQ(store_.Complete(whole), absl::OkStatus());
+  JobParts::Blobs blobs;
+  ASSERT_EQ(store_.Complete(whole, blobs), absl::OkStatus());
   EXPECT_GT(whole.spec().graph().nodes_size(), 0) << "with all of its graph";
   const Job read = store_.ReaderOf(12)().value();
   EXPECT_EQ(ToProto(read, GraphDetail::kApart).SerializeAsString(),

@@ -33,6 +33,7 @@ absl::Status RecordingStore::WriteIf(const std::vector<Condition>& conditions,
 
 absl::StatusOr<std::string> RecordingStore::Read(const std::string& key) const {
   absl::MutexLock lock(&mutex_);
+  ++reads_;
   auto it = entries_.find(key);
   if (it == entries_.end()) return absl::NotFoundError(key);
   return it->second;
@@ -61,6 +62,11 @@ absl::StatusOr<std::vector<std::string>> RecordingStore::Keys(const std::string&
 int RecordingStore::scans() const {
   absl::MutexLock lock(&mutex_);
   return scans_;
+}
+
+int RecordingStore::reads() const {
+  absl::MutexLock lock(&mutex_);
+  return reads_;
 }
 
 v1::JobState RecordingStore::State(const std::string& job) const {

@@ -25,6 +25,8 @@ class RecordingStore : public Store {
 
   // How often somebody has read a whole folder so far.
   int scans() const;
+  // How often somebody has read an entry so far.
+  int reads() const;
   // The stored state of a job; UNSPECIFIED if there is none.
   v1::JobState State(const std::string& job) const;
   // By default as a store that does not answer.
@@ -38,6 +40,7 @@ class RecordingStore : public Store {
  private:
   mutable absl::Mutex mutex_;
   mutable int scans_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable int reads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::string> entries_ ABSL_GUARDED_BY(mutex_);
   std::function<bool(const v1::Job&)> fail_when_ ABSL_GUARDED_BY(mutex_);
   absl::StatusCode fail_code_ ABSL_GUARDED_BY(mutex_) = absl::StatusCode::kUnavailable;

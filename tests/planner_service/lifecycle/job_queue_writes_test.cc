@@ -1,4 +1,4 @@
-// How often the store hears of jobs that only wait.
+// How often the store hears of jobs that only wait, and is asked for them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -71,6 +71,24 @@ TEST(JobQueueWritesTest, JobsThatWaitAreNotWrittenWhenThePlannerIsRestarted) {
   JobHarness harness(&store);
   EXPECT_EQ(harness.Get(job).state(), v1::JOB_STATE_PENDING);
   EXPECT_EQ(writes, 0);
+}
+
+// Each read takes its way to an etcd and back, while nobody leads.
+TEST(JobQueueWritesTest, JobsThatWaitAreReadTogetherWhenThePlannerIsRestarted) {
+  constexpr int kJobs = 40;
+  RecordingStore store;
+  {
+    JobHarness harness(&store);
+    v1::JobSpec spec = SmallSpec();
+    spec.set_num_devices(3);
+    for (int i = 0; i < kJobs; ++i) harness.Submit(spec);
+  }
+  const int before = store.reads();
+  JobHarness harness(&store);
+  EXPECT_LE(store.reads() - before, 10);
+  EXPECT_EQ(harness.List().size(), static_cast<size_t>(kJobs));
+  for (const char* worker : {"a", "b", "c"}) harness.Connect(worker);
+  EXPECT_EQ(harness.Await("jobs/1", v1::JOB_STATE_SUCCEEDED).message(), "");
 }
 
 // What a job waits for is told and not written: a planner that comes next does not know how often.

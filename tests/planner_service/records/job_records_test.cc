@@ -240,7 +240,10 @@ TEST_F(JobRecordsTest, DamagedJobsKeepNobodyFromTheOthers) {
 }
 
 TEST_F(JobRecordsTest, AJobGoesOnWithoutItsDamagedSteps) {
+  ConnectBoth();
+  harness_->Worker("b").silent_on = {v1::ConnectResponse::kConnectPeers};
   const std::string job = harness_->Submit(SmallSpec());
+  ASSERT_EQ(harness_->Await(job, v1::JOB_STATE_STARTING).generation(), 1);
   harness_.reset();
   ASSERT_EQ(store_.Write({{"steps/jobs/1", "\xff\xff"}}), absl::OkStatus());
   Start();

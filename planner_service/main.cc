@@ -217,11 +217,7 @@ int Serve(const Flags& flags) {
   return 0;
 }
 
-}  // namespace
-}  // namespace stagewright
-
-int main(int argc, char** argv) {
-  using namespace stagewright;
+int Main(int argc, char** argv) {
   Flags flags;
   LogOptions log = {"stagewright-planner"};
   CLI::App app("stagewright-planner: plans pipeline-parallel training and runs it on workers");
@@ -250,3 +246,8 @@ int main(int argc, char** argv) {
   flags.election.log = [](const std::string& line) { Log(LogLevel::kInfo, line); };
   return Serve(flags);
 }
+
+}  // namespace
+}  // namespace stagewright
+
+int main(int argc, char** argv) { return stagewright::Main(argc, argv); }

@@ -14,7 +14,7 @@
 //     sequential pipeline without its chain edges is a graph pipeline that is no slower, so it is a
 //     start as well. In work that is left, graphs are polished by changing equal branches alike,
 //     micro-batch sizes next to the best one's are tried (other_sizes.h), and the search is made
-//     twice more from other starts (second_search.h).
+//     up to four times more from other starts, with fewer permissions (second_search.h).
 //  4. Judgement. What comes out goes to the evaluator. Where that finds more memory in use than the
 //     list schedule thought, the draft is scheduled again with less. Recomputation that gains
 //     nothing is switched off.

@@ -1,8 +1,11 @@
 // The first search prefers groups of equal size and small steps. Where its draws end in a plan that
 // no small step makes faster, the same search with fewer permissions found faster ones: by other
-// draws, or since drafts that recompute did not come first where memory binds.
+// draws, or since there is less to try where memory binds. There most moves lead to plans that do
+// not fit, and several stages a device or split backward passes multiply what is tried in vain.
 #include "planner_service/planners/auto/second_search.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "planner_service/planners/auto/draft_search.h"
@@ -11,10 +14,23 @@
 namespace stagewright {
 namespace {
 
-// Where recomputation stands open, the first goes without.
-constexpr int32_t kSearches = 2;
-// The least of the work of an answer that one needs to get anywhere.
-constexpr double kLeastWork = 0.25;
+// A search that goes without one permission, and the least of the work of an answer for it to
+// begin.
+struct Again {
+  void (*restrict)(PlanOptions& options);
+  double least_work;
+};
+constexpr std::array<Again, 4> kAgain = {{
+    {[](PlanOptions& options) {
+       if (options.recompute == RecomputePolicy::kAllowed) {
+         options.recompute = RecomputePolicy::kNever;
+       }
+     },
+     0.25},
+    {[](PlanOptions&) {}, 0.25},
+    {[](PlanOptions& options) { options.max_loops = 1; }, 0.05},
+    {[](PlanOptions& options) { options.split_backward = false; }, 0.05},
+}};
 // Within this of the bound there is too little to gain.
 constexpr double kNearBound = 0.005;
 // Seeds that no round of the searches before has.
@@ -28,16 +44,14 @@ absl::Status SearchAgain(const Problem& problem, const PlanOptions& options,
   // What is to be beaten is what the answer would be without this.
   RETURN_IF_ERROR(incumbents.DropIdleRecomputation());
   const auto near = static_cast<int64_t>((1 + kNearBound) * static_cast<double>(bound.count()));
-  const auto least = static_cast<int64_t>(
-      kLeastWork * static_cast<double>(WithEffort(options, kMostWork.count())));
-  for (int32_t i = 0; i < kSearches; ++i) {
+  const auto most = static_cast<double>(WithEffort(options, kMostWork.count()));
+  for (size_t i = 0; i < kAgain.size(); ++i) {
     const bool good = incumbents.best().has_value() && incumbents.best_time().count() <= near;
-    if (good || context.Expired() || context.WorkLeft().count() < least) break;
+    if (good || context.Expired()) break;
+    if (static_cast<double>(context.WorkLeft().count()) < kAgain[i].least_work * most) continue;
     PlanOptions again = options;
-    again.seed += kOtherDraws + static_cast<uint64_t>(i);
-    if (i == 0 && options.recompute == RecomputePolicy::kAllowed) {
-      again.recompute = RecomputePolicy::kNever;
-    }
+    again.seed += kOtherDraws + i;
+    kAgain[i].restrict(again);
     DraftSearch search(problem, again, context, found, incumbents);
     search.SearchWidely();
     RETURN_IF_ERROR(search.Run(bound, /*polish=*/false));

@@ -81,6 +81,7 @@ DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& sta
                     {"name",
                      "flops_per_second",
                      "memory_bytes_per_second",
+                     "update_bytes_per_second",
                      "kernel_overhead_ns",
                      "half_efficiency_flops",
                      "pass_overhead_ns",
@@ -104,6 +105,7 @@ DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& sta
   kind.name = object.Text("name");
   kind.flops_per_second = object.Real("flops_per_second");
   kind.memory_bytes_per_second = object.Real("memory_bytes_per_second");
+  kind.update_bytes_per_second = object.Real("update_bytes_per_second", &none);
   kind.kernel_overhead = Nanos(object.Integer("kernel_overhead_ns", &no_overhead));
   kind.half_efficiency_flops = object.Real("half_efficiency_flops", &none);
   kind.pass_overhead = Nanos(object.Integer("pass_overhead_ns", &no_overhead));
@@ -254,6 +256,7 @@ std::string ClusterToJson(const Cluster& cluster) {
     root["kinds"].push_back({{"name", kind.name},
                              {"flops_per_second", kind.flops_per_second},
                              {"memory_bytes_per_second", kind.memory_bytes_per_second},
+                             {"update_bytes_per_second", kind.update_bytes_per_second},
                              {"kernel_overhead_ns", kind.kernel_overhead.count()},
                              {"half_efficiency_flops", kind.half_efficiency_flops},
                              {"pass_overhead_ns", kind.pass_overhead.count()},

@@ -32,6 +32,7 @@ absl::Status CheckRates(const DeviceKind& kind, absl::string_view where) {
   };
   RETURN_IF_ERROR(check(kind.flops_per_second, false, "flops_per_second"));
   RETURN_IF_ERROR(check(kind.memory_bytes_per_second, false, "memory_bytes_per_second"));
+  RETURN_IF_ERROR(check(kind.update_bytes_per_second, true, "update_bytes_per_second"));
   RETURN_IF_ERROR(check(kind.tf32_flops_per_second, true, "tf32_flops_per_second"));
   RETURN_IF_ERROR(check(kind.bf16_flops_per_second, true, "bf16_flops_per_second"));
   RETURN_IF_ERROR(check(kind.fp16_flops_per_second, true, "fp16_flops_per_second"));
@@ -124,8 +125,9 @@ DeviceKind WithSlowdown(DeviceKind kind, double product, double memory) {
   for (double* rate : {&kind.flops_per_second, &kind.tf32_flops_per_second,
                        &kind.bf16_flops_per_second, &kind.fp16_flops_per_second})
     *rate /= product;
-  kind.memory_bytes_per_second /= memory;
-  kind.message_bytes_per_second /= memory;
+  for (double* rate : {&kind.memory_bytes_per_second, &kind.update_bytes_per_second,
+                       &kind.message_bytes_per_second})
+    *rate /= memory;
   for (Nanos* cost : {&kind.kernel_overhead, &kind.pass_overhead, &kind.message_overhead,
                       &kind.step_overhead, &kind.parameter_overhead})
     *cost = Nanos(static_cast<double>(*cost) * product);
@@ -151,6 +153,11 @@ double RateOf(const DeviceKind& kind, ProductType type) {
   if (type == ProductType::kBFloat16) rate = kind.bf16_flops_per_second;
   if (type == ProductType::kFloat16) rate = kind.fp16_flops_per_second;
   return rate > 0 ? rate : kind.flops_per_second;
+}
+
+double UpdateRate(const DeviceKind& kind) {
+  return kind.update_bytes_per_second > 0 ? kind.update_bytes_per_second
+                                          : kind.memory_bytes_per_second;
 }
 
 double ProductSeconds(const DeviceKind& kind, ProductKind operators, ProductType type,

@@ -51,6 +51,9 @@ struct DeviceKind {
   double message_bytes_per_second = 0;  // What a message's bytes add to that; 0: nothing.
   Nanos step_overhead = 0;              // A stage's update in every step.
   Nanos parameter_overhead = 0;         // Each parameter of an update.
+  // Of what an update reads and writes: its tensors stay where they are, while operators write new
+  // ones. 0: as memory.
+  double update_bytes_per_second = 0;
   // What a hop of an all-reduce waits for a core because all devices of the machine compute.
   Nanos reduction_overhead = 0;
   // Each gradient is made, and added to others, in an operation of its own, as LibTorch does it
@@ -91,6 +94,9 @@ Nanos MessageCost(const DeviceKind& kind, Bytes bytes);
 
 // Peak rate of products in a type; that of float32 where the device lacks it.
 double RateOf(const DeviceKind& kind, ProductType type);
+
+// What an update reads and writes in a second.
+double UpdateRate(const DeviceKind& kind);
 
 // Seconds of the forward pass of a product of so much work, without its launch: work over the rate
 // times the share reached, by the curve for both its operators and its type, else for its

@@ -47,6 +47,7 @@ v1::DeviceKind ToProto(const DeviceKind& kind) {
   proto.set_name(kind.name);
   proto.set_flops_per_second(kind.flops_per_second);
   proto.set_memory_bytes_per_second(kind.memory_bytes_per_second);
+  proto.set_update_bytes_per_second(kind.update_bytes_per_second);
   proto.set_kernel_overhead_ns(kind.kernel_overhead.count());
   proto.set_half_efficiency_flops(kind.half_efficiency_flops);
   proto.set_pass_overhead_ns(kind.pass_overhead.count());
@@ -72,6 +73,7 @@ DeviceKind FromProto(const v1::DeviceKind& proto) {
   kind.name = proto.name();
   kind.flops_per_second = proto.flops_per_second();
   kind.memory_bytes_per_second = proto.memory_bytes_per_second();
+  kind.update_bytes_per_second = proto.update_bytes_per_second();
   kind.kernel_overhead = Nanos(proto.kernel_overhead_ns());
   kind.half_efficiency_flops = proto.half_efficiency_flops();
   kind.pass_overhead = Nanos(proto.pass_overhead_ns());

@@ -25,7 +25,7 @@ double FixedCosts(const Graph& graph, const DeviceKind& kind, int64_t mini_batch
     if (node.cost.has_value()) bytes += static_cast<double>(node.cost->parameter_bytes);
   }
   const auto passes = static_cast<double>(graph.size()) * static_cast<double>(mini_batch);
-  return 2e9 * kResident * bytes / kind.memory_bytes_per_second +
+  return 2e9 * kResident * bytes / UpdateRate(kind) +
          static_cast<double>(graph.parameters().size()) *
              static_cast<double>(kind.parameter_overhead) +
          passes * static_cast<double>(kind.pass_overhead + 2 * kind.message_overhead +

@@ -37,6 +37,10 @@ constexpr int kManyOperators = 17;
 constexpr int64_t kManyMicroBatches = 32;
 constexpr int kUpdates = 15;
 constexpr int64_t kParameters = 32;
+// Of a parameter in an update that is as long as its bytes have it, and of what a pass before it
+// goes over: together more than the caches of a core.
+constexpr int64_t kLargeNumbers = 1 << 15;
+constexpr int64_t kOtherNumbers = 1 << 21;
 
 // How a step's samples are cut.
 struct Batch {
@@ -228,14 +232,17 @@ absl::StatusOr<double> TimeStep(const Graph& graph, Batch batch, at::Device devi
   });
 }
 
-// What each of many small parameters takes in an update, ns.
-absl::StatusOr<double> TimeParameter(at::Device device) {
-  ChainMaker chain(1);
-  for (int64_t i = 0; i < kParameters; ++i) chain.Add("aten.mul.Tensor", {chain.AddParameter({1})});
+// An update of `count` parameters of so many numbers, ns, by the time that a pass before it has
+// filled the caches with other tensors.
+absl::StatusOr<double> TimeUpdate(int64_t count, int64_t numbers, at::Device device) {
+  ChainMaker chain(numbers);
+  for (int64_t i = 0; i < count; ++i) chain.Add("aten.mul.Tensor", {chain.AddParameter({numbers})});
   ASSIGN_OR_RETURN(const Graph graph, chain.Finish());
   ASSIGN_OR_RETURN(ParameterStore parameters, MakeParameters(graph, device));
   ParameterOptimizer optimizer(Adam(), parameters);
+  at::Tensor others = at::zeros({kOtherNumbers}, at::device(device).dtype(at::kFloat));
   const auto update = [&](int step) -> absl::StatusOr<double> {
+    others.add_(1);
     for (ParameterId id : parameters.ids()) {
       at::Tensor parameter = parameters[id];
       parameter.mutable_grad() = at::ones_like(parameter).detach();
@@ -244,8 +251,13 @@ absl::StatusOr<double> TimeParameter(at::Device device) {
     optimizer.Step(parameters.ids(), step);
     return 1e9 * (WorkClock(device) - start);
   };
-  ASSIGN_OR_RETURN(const double all, LeastTime(kUpdates, update));
-  return all / static_cast<double>(kParameters);
+  return LeastTime(kUpdates, update);
+}
+
+// From the ns that all bytes of the large parameters, their gradients and both moments take.
+double RateOfUpdate(double nanos) {
+  constexpr double kBytes = 2.0 * 4 * sizeof(float) * kParameters * kLargeNumbers;
+  return 1e9 * kBytes / std::max(nanos, 1.0);
 }
 
 Nanos NotNegative(double nanos) { return Nanos(std::max(nanos, 0.0)); }
@@ -265,7 +277,7 @@ double PredictedStep(const Graph& graph, const CostModel& costs, const DeviceKin
                              OptimizerStepTime(kind, held.trained, held.updated));
 }
 
-// All rates times `share`.
+// All rates of operators times `share`.
 DeviceKind WithRates(DeviceKind kind, double share) {
   for (double* rate :
        {&kind.flops_per_second, &kind.memory_bytes_per_second, &kind.tf32_flops_per_second,
@@ -299,11 +311,14 @@ absl::StatusOr<DeviceKind> Measure(DeviceKind kind, at::Device device) {
   const double call = (many_operators - few_operators) / (kManyOperators - 1) / passes;
   // Two operators in either direction: one and the loss.
   const double pass = (few_operators - few_batches) / (passes - 2) - 2 * call;
-  ASSIGN_OR_RETURN(const double parameter, TimeParameter(device));
+  ASSIGN_OR_RETURN(const double tiny, TimeUpdate(kParameters, 1, device));
+  const double parameter = tiny / static_cast<double>(kParameters);
   const double step = few_batches - 2 * (pass + 2 * call) - parameter;
   kind.pass_overhead = NotNegative(pass);
   kind.parameter_overhead = NotNegative(parameter);
   kind.step_overhead = NotNegative(step);
+  ASSIGN_OR_RETURN(const double large, TimeUpdate(kParameters, kLargeNumbers, device));
+  kind.update_bytes_per_second = RateOfUpdate(large - tiny);
   ASSIGN_OR_RETURN(const Graph reference, ReferenceNetwork());
   ASSIGN_OR_RETURN(const double measured, TimeStep(reference, kReference, device));
   return Fit(reference, kind, measured);

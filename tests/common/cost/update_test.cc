@@ -20,6 +20,13 @@ TEST(OptimizerStepTime, ReadsAndWritesEveryByte) {
   EXPECT_EQ(OptimizerStepTime(Kind(), 0, 0), 0);
 }
 
+TEST(OptimizerStepTime, GoesByTheRateOfUpdatesWhereThatIsKnown) {
+  DeviceKind kind = Kind();
+  kind.update_bytes_per_second = 4e9;
+  EXPECT_EQ(OptimizerStepTime(kind, 1000, 0), 37 + 500);
+  EXPECT_EQ(LeastOptimizerStepTime(kind, 1000), 499);
+}
+
 TEST(LeastOptimizerStepTime, IsNeverMoreThanWhatBytesAddToAStep) {
   DeviceKind kind = Kind();
   kind.memory_bytes_per_second = 7.3e9;

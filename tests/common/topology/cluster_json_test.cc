@@ -21,6 +21,7 @@ using ::testing::StartsWith;
 constexpr char kShort[] = R"({
   "nodes": 2, "devices_per_node": 4,
   "kind": {"name": "gpu", "flops_per_second": 1e13, "memory_bytes_per_second": 5e11,
+           "update_bytes_per_second": 7e11,
            "kernel_overhead_ns": 4000, "pass_overhead_ns": 1, "message_overhead_ns": 2,
            "step_overhead_ns": 3, "parameter_overhead_ns": 4, "reduction_overhead_ns": 5,
            "message_bytes_per_second": 6e9, "product_slowdown": 1.5, "memory_slowdown": 2,
@@ -56,6 +57,7 @@ TEST(ClusterJson, ShortForm) {
   EXPECT_EQ(cluster->kinds()[0].parameter_overhead, 4);
   EXPECT_EQ(cluster->kinds()[0].reduction_overhead, 5);
   EXPECT_EQ(cluster->kinds()[0].message_bytes_per_second, 6e9);
+  EXPECT_EQ(cluster->kinds()[0].update_bytes_per_second, 7e11);
   EXPECT_EQ(cluster->kinds()[0].product_slowdown, 1.5);
   EXPECT_EQ(cluster->kinds()[0].memory_slowdown, 2);
   EXPECT_TRUE(cluster->kinds()[0].adds_gradients);
@@ -90,6 +92,7 @@ void ExpectSame(const Cluster& a, const Cluster& b) {
     EXPECT_EQ(a.kinds()[i].step_overhead, b.kinds()[i].step_overhead);
     EXPECT_EQ(a.kinds()[i].parameter_overhead, b.kinds()[i].parameter_overhead);
     EXPECT_EQ(a.kinds()[i].reduction_overhead, b.kinds()[i].reduction_overhead);
+    EXPECT_EQ(a.kinds()[i].update_bytes_per_second, b.kinds()[i].update_bytes_per_second);
     EXPECT_EQ(a.kinds()[i].message_bytes_per_second, b.kinds()[i].message_bytes_per_second);
     EXPECT_EQ(a.kinds()[i].product_slowdown, b.kinds()[i].product_slowdown);
     EXPECT_EQ(a.kinds()[i].adds_gradients, b.kinds()[i].adds_gradients);
@@ -156,7 +159,8 @@ TEST(ClusterJson, ErrorsInTheShortForm) {
             "cluster file bad.json: inside.bytes_per_second: -5 is not a positive number");
   EXPECT_EQ(Message(kShort, "\"kernel_overhead_ns\"", "\"overhead\""),
             "cluster file bad.json: kind.overhead is not a known field (name, flops_per_second, "
-            "memory_bytes_per_second, kernel_overhead_ns, half_efficiency_flops, "
+            "memory_bytes_per_second, update_bytes_per_second, kernel_overhead_ns, "
+            "half_efficiency_flops, "
             "pass_overhead_ns, message_overhead_ns, step_overhead_ns, parameter_overhead_ns, "
             "reduction_overhead_ns, message_bytes_per_second, product_slowdown, memory_slowdown, "
             "adds_gradients, asynchronous, tf32_flops_per_second, bf16_flops_per_second, "

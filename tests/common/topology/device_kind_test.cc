@@ -69,10 +69,12 @@ TEST(WithSlowdown, SlowsEveryRateAndFixedCost) {
   DeviceKind kind = Kind();
   kind.kernel_overhead = 100;
   kind.parameter_overhead = 10;
+  kind.update_bytes_per_second = 8e11;
   const DeviceKind slow = WithSlowdown(kind, 2, 4);
   EXPECT_EQ(slow.flops_per_second, 0.5e12);
   EXPECT_EQ(slow.bf16_flops_per_second, 4e12);
   EXPECT_EQ(slow.memory_bytes_per_second, 0.25e11);
+  EXPECT_EQ(slow.update_bytes_per_second, 2e11);
   EXPECT_EQ(slow.kernel_overhead, 200);
   EXPECT_EQ(slow.parameter_overhead, 20);
   const DeviceKind alone = Alone(slow);
@@ -80,6 +82,13 @@ TEST(WithSlowdown, SlowsEveryRateAndFixedCost) {
   EXPECT_EQ(alone.memory_bytes_per_second, kind.memory_bytes_per_second);
   EXPECT_EQ(alone.kernel_overhead, kind.kernel_overhead);
   EXPECT_EQ(alone.product_slowdown, 1);
+}
+
+TEST(UpdateRate, IsThatOfMemoryUntilMeasured) {
+  DeviceKind kind = Kind();
+  EXPECT_EQ(UpdateRate(kind), kind.memory_bytes_per_second);
+  kind.update_bytes_per_second = 8e11;
+  EXPECT_EQ(UpdateRate(kind), 8e11);
 }
 
 TEST(MessageCost, IsAFixedCostAndThatOfTheBytes) {
@@ -101,6 +110,8 @@ TEST(CheckKind, NamesTheField) {
        "kind.bf16_flops_per_second: nan is not a positive number or 0"},
       {[](DeviceKind& k) { k.tf32_flops_per_second = -1; },
        "kind.tf32_flops_per_second: -1 is not a positive number or 0"},
+      {[](DeviceKind& k) { k.update_bytes_per_second = -1; },
+       "kind.update_bytes_per_second: -1 is not a positive number or 0"},
       {[](DeviceKind& k) { k.message_bytes_per_second = -1; },
        "kind.message_bytes_per_second: -1 is not a positive number or 0"},
       {[](DeviceKind& k) { k.product_slowdown = 0.5; },

@@ -22,6 +22,8 @@ TEST(EngineRates, FillsInFixedCostsAndLowersRates) {
   EXPECT_LT(kind->parameter_overhead, kSecond);
   EXPECT_GT(kind->pass_overhead + kind->step_overhead, 0);
   EXPECT_LT(kind->pass_overhead + kind->step_overhead, kSecond);
+  EXPECT_GT(kind->update_bytes_per_second, 1e6);
+  EXPECT_LT(kind->update_bytes_per_second, 1e15);
   const double share = kind->flops_per_second / alone.flops_per_second;
   EXPECT_GT(share, 0);
   EXPECT_LE(share, 1);

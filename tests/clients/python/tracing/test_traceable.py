@@ -242,3 +242,46 @@ def test_gradients_of_tables_are_dense(table, tmp_path):
     expected = F.cross_entropy(model(ids), torch.tensor([0, 1, 2, 0]))
     expected.backward()
     torch.testing.assert_close(gradients["0.weight"], model[0].weight.grad.to_dense())
+
+
+class Masked(nn.Module):
+    """A layer of a Transformer and what it calls its mask, which nobody says is causal."""
+
+    def __init__(self, make, call, mask):
+        super().__init__()
+        self.layers, self.call = make(), call
+        self.register_buffer("mask", mask)
+
+    def forward(self, x):
+        return self.call(self.layers, x, self.mask)
+
+
+def encoder():
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True), 2)
+
+
+def decoder():
+    return nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 8, dropout=0.0, batch_first=True), 2)
+
+
+def whole():
+    return nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
+
+
+CAUSAL = nn.Transformer.generate_square_subsequent_mask(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "call", "mask"),
+    [
+        (encoder, lambda layers, x, mask: layers(x, mask=mask), CAUSAL.isinf()),
+        (decoder, lambda layers, x, mask: layers(x, x.flip(1), tgt_mask=mask), CAUSAL),
+        (whole, lambda layers, x, mask: layers(x, x, src_mask=mask, tgt_mask=CAUSAL.clone()), CAUSAL.isinf().flip(1)),
+    ],
+    ids=["bool", "causal", "mirrored"],
+)
+def test_masks_of_transformers(make, call, mask, tmp_path):
+    def sequences(samples):
+        return {"x": torch.randn(samples, 3, 4)}, torch.randn(samples, 3, 4)
+
+    export_and_compare(Masked(make, call, mask), sequences, nn.MSELoss(), tmp_path)

@@ -51,7 +51,7 @@ struct DeviceKind {
   double message_bytes_per_second = 0;  // What a message's bytes add to that; 0: nothing.
   Nanos step_overhead = 0;              // A stage's update in every step.
   Nanos parameter_overhead = 0;         // Each parameter of an update.
-  // Of what an update reads and writes: its tensors stay where they are, while operators write new
+  // For what an update reads and writes: its tensors stay where they are, while operators write new
   // ones. 0: as memory.
   double update_bytes_per_second = 0;
   // What a hop of an all-reduce waits for a core because all devices of the machine compute.

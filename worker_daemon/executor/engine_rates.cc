@@ -37,8 +37,8 @@ constexpr int kManyOperators = 17;
 constexpr int64_t kManyMicroBatches = 32;
 constexpr int kUpdates = 15;
 constexpr int64_t kParameters = 32;
-// Of a parameter in an update that is as long as its bytes have it, and of what a pass before it
-// goes over: together more than the caches of a core.
+// The numbers of a parameter in an update that is as long as its bytes have it, and those that a
+// pass before it goes over: together more than the caches of a core.
 constexpr int64_t kLargeNumbers = 1 << 15;
 constexpr int64_t kOtherNumbers = 1 << 21;
 

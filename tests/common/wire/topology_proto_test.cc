@@ -22,8 +22,10 @@ TEST(TopologyProtoTest, ClustersRoundTrip) {
 }
 
 TEST(TopologyProtoTest, RatesAndEfficiencyArrive) {
-  const DeviceKind kind = ClusterPreset("dgx-h200:1")->kinds()[0];
+  DeviceKind kind = ClusterPreset("dgx-h200:1")->kinds()[0];
+  kind.update_bytes_per_second = 2e10;
   const DeviceKind again = FromProto(ToProto(kind));
+  EXPECT_EQ(again.update_bytes_per_second, 2e10);
   EXPECT_EQ(again.flops_per_second, 67e12);
   EXPECT_EQ(again.tf32_flops_per_second, 494.5e12);
   EXPECT_EQ(again.bf16_flops_per_second, 989e12);

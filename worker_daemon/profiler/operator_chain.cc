@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -30,16 +32,36 @@ class Sink : public torch::autograd::Node {
   std::string name() const override { return "stagewright::Sink"; }
 };
 
+// Says that a link's backward pass begins, and hands the gradient on as often as it is read.
+class Gate : public torch::autograd::Node {
+ public:
+  void Guard(const at::Tensor& result, int readers, const std::function<void()>& before) {
+    before_ = &before;
+    set_next_edges(
+        edge_list(static_cast<size_t>(readers), torch::autograd::impl::gradient_edge(result)));
+    add_input_metadata(result);
+  }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    (*before_)();
+    return torch::autograd::variable_list(next_edges().size(), gradients[0]);
+  }
+  std::string name() const override { return "stagewright::Gate"; }
+
+ private:
+  const std::function<void()>* before_ = nullptr;
+};
+
 class RunnableChain : public OperatorChain {
  public:
   RunnableChain(const Graph& graph, NodeId id, int64_t samples, Operands operands,
-                at::Device device, Precision precision, Links links)
+                at::Device device, Precision precision, Links links, Surroundings surroundings)
       : graph_(graph),
         id_(id),
         samples_(samples),
         device_(device),
         precision_(precision),
         in_a_row_(links == Links::kInARow),
+        surroundings_(std::move(surroundings)),
         operands_(std::move(operands)),
         casts_(precision),
         received_(GradientsReceived(graph, id)),
@@ -70,6 +92,7 @@ class RunnableChain : public OperatorChain {
       }
       if (cast_.empty() || !cast_.back().is_same(tensor)) differentiated_.push_back(i);
     }
+    for (int copy = 0; copy < std::max(surroundings_.copies, 1); ++copy) AddCopy();
     return absl::OkStatus();
   }
 
@@ -83,6 +106,7 @@ class RunnableChain : public OperatorChain {
       for (int link = 0; link < length; ++link) {
         if (in_a_row_ && link > 0) before_ = std::move(outputs[0]);
         outputs.clear();
+        if (surroundings_.before_link) surroundings_.before_link();
         RETURN_IF_ERROR(RunOnce(link, outputs));
         if (has_backward() && (!in_a_row_ || link + 1 == length)) KeepRoots(outputs);
       }
@@ -128,8 +152,21 @@ class RunnableChain : public OperatorChain {
     return read;
   }
 
-  // One tensor per link and operand that gets a gradient. Those of a parameter add up in one
-  // gradient, as those of micro-batches do.
+  // The operands that get a gradient once more; the first time, themselves.
+  void AddCopy() {
+    const bool first = copies_.empty();
+    std::vector<at::Tensor>& copy = copies_.emplace_back();
+    for (size_t i : differentiated_) {
+      const auto& [argument, tensor] = operands_[i];
+      copy.push_back(tensor);
+      if (first || !std::holds_alternative<ParameterId>(argument.value)) continue;
+      copy.back() = tensor.detach().clone().requires_grad_();
+      copy.back().mutable_grad() = at::zeros_like(tensor);
+    }
+  }
+
+  // One tensor per link and operand that gets a gradient. Those of a copy of a parameter add up in
+  // one gradient, as those of micro-batches do.
   void MakeLinks(int length) {
     if (links_.size() == static_cast<size_t>(length)) return;
     links_.clear();
@@ -137,17 +174,19 @@ class RunnableChain : public OperatorChain {
     parameters_.clear();
     for (const at::Tensor& parameter : cast_)
       parameters_.push_back(torch::autograd::impl::gradient_edge(parameter));
-    for (int i = 0; i < length; ++i) {
+    for (size_t i = 0; i < static_cast<size_t>(length); ++i) {
       std::vector<at::Tensor>& link = links_.emplace_back();
-      for (size_t operand : differentiated_) link.push_back(MakeLeaf(operands_[operand]));
+      const std::vector<at::Tensor>& copy = copies_[i % copies_.size()];
+      for (size_t d = 0; d < differentiated_.size(); ++d)
+        link.push_back(MakeLeaf(operands_[differentiated_[d]].first, copy[d]));
     }
   }
 
-  at::Tensor MakeLeaf(const std::pair<Argument, at::Tensor>& operand) {
-    at::Tensor leaf = operand.second.detach();
-    if (std::holds_alternative<ParameterId>(operand.first.value)) {
+  at::Tensor MakeLeaf(const Argument& argument, const at::Tensor& operand) {
+    at::Tensor leaf = operand.detach();
+    if (std::holds_alternative<ParameterId>(argument.value)) {
       leaf.requires_grad_();
-      leaf.mutable_grad() = operand.second.grad();
+      leaf.mutable_grad() = operand.grad();
       parameters_.push_back(torch::autograd::impl::gradient_edge(leaf));
     } else {
       torch::autograd::create_gradient_edge(leaf, MakeAutogradNode<Sink>());
@@ -180,11 +219,19 @@ class RunnableChain : public OperatorChain {
 
   // Where the backward pass starts; the results themselves go.
   void KeepRoots(const std::vector<at::Tensor>& outputs) {
+    bool gated = !surroundings_.before_link || in_a_row_;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (received_[i] == 0 || !outputs[i].requires_grad()) continue;
       if (!gradients_[i].defined()) {
         const at::NoGradGuard no_grad;
         gradients_[i] = at::full_like(outputs[i], 0.5);
+      }
+      if (!std::exchange(gated, true)) {
+        const auto gate = MakeAutogradNode<Gate>();
+        gate->Guard(outputs[i], received_[i], surroundings_.before_link);
+        roots_.emplace_back(gate, 0);
+        root_gradients_.push_back(gradients_[i]);
+        continue;
       }
       // As often as gradients come: the engine adds them up before it goes on.
       for (int n = 0; n < received_[i]; ++n) {
@@ -205,18 +252,20 @@ class RunnableChain : public OperatorChain {
   const at::Device device_;
   const Precision precision_;
   const bool in_a_row_;
+  const Surroundings surroundings_;
   at::Tensor before_;  // What the link before gave, if they are in a row.
   const Operands operands_;
   std::optional<std::variant<OperatorCall, KeyedDropout>> call_;
   WeightCasts casts_;
-  std::vector<size_t> differentiated_;          // Operands that get a gradient of their own.
-  std::vector<at::Tensor> cast_;                // Parameters that are cast, once for all links.
-  bool has_parameters_ = false;                 // Some operand with a gradient is one.
-  bool has_operands_ = false;                   // Some operand with a gradient is none.
-  std::vector<std::vector<at::Tensor>> links_;  // By link: those operands.
-  edge_list sinks_, parameters_;                // Where the halves of a backward pass end.
-  const std::vector<int> received_;             // Gradients by result.
-  std::vector<at::Tensor> gradients_;           // By result.
+  std::vector<size_t> differentiated_;           // Operands that get a gradient of their own.
+  std::vector<at::Tensor> cast_;                 // Parameters that are cast, once for all links.
+  bool has_parameters_ = false;                  // Some operand with a gradient is one.
+  bool has_operands_ = false;                    // Some operand with a gradient is none.
+  std::vector<std::vector<at::Tensor>> copies_;  // By copy: those operands.
+  std::vector<std::vector<at::Tensor>> links_;   // By link: the same, with edges of its own.
+  edge_list sinks_, parameters_;                 // Where the halves of a backward pass end.
+  const std::vector<int> received_;              // Gradients by result.
+  std::vector<at::Tensor> gradients_;            // By result.
   edge_list roots_;
   std::vector<at::Tensor> root_gradients_;
 };
@@ -225,9 +274,9 @@ class RunnableChain : public OperatorChain {
 
 absl::StatusOr<std::unique_ptr<OperatorChain>> OperatorChain::Create(
     const Graph& graph, NodeId node, int64_t samples, Operands operands, at::Device device,
-    Precision precision, Links links) {
+    Precision precision, Links links, Surroundings surroundings) {
   auto chain = std::make_unique<RunnableChain>(graph, node, samples, std::move(operands), device,
-                                               precision, links);
+                                               precision, links, std::move(surroundings));
   RETURN_IF_ERROR(chain->Init());
   return std::unique_ptr<OperatorChain>(std::move(chain));
 }

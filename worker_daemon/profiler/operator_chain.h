@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 
 #include "common/base/status.h"
@@ -19,6 +20,15 @@
 
 namespace stagewright {
 
+// What goes on around a link.
+struct Surroundings {
+  // Called before each link, forward and, for links apart, backward; may be empty.
+  std::function<void()> before_link;
+  // How many there are of the parameters with a gradient, which links take in turns: a link's are
+  // not those that the one before left in the caches.
+  int copies = 1;
+};
+
 class OperatorChain {
  public:
   // In a row, each time but the first reads the result of the time before in place of its operand
@@ -26,11 +36,9 @@ class OperatorChain {
   enum class Links { kApart, kInARow };
 
   // `graph` outlives it. Errors of OperatorCall::Bind and KeyedDropout::Create.
-  static absl::StatusOr<std::unique_ptr<OperatorChain>> Create(const Graph& graph, NodeId node,
-                                                               int64_t samples, Operands operands,
-                                                               at::Device device,
-                                                               Precision precision,
-                                                               Links links = Links::kApart);
+  static absl::StatusOr<std::unique_ptr<OperatorChain>> Create(
+      const Graph& graph, NodeId node, int64_t samples, Operands operands, at::Device device,
+      Precision precision, Links links = Links::kApart, Surroundings surroundings = {});
   virtual ~OperatorChain() = default;
 
   // Runs the operator `length` times. What backward passes need of an earlier call is dropped.

@@ -17,6 +17,7 @@
 #include "common/cost/measured/operator_signature.h"
 #include "common/graph/index_bounds.h"
 #include "worker_daemon/device/memory_meter.h"
+#include "worker_daemon/profiler/cache_walk.h"
 #include "worker_daemon/profiler/harness_cost.h"
 #include "worker_daemon/profiler/operands.h"
 #include "worker_daemon/profiler/operator_chain.h"
@@ -32,6 +33,10 @@ using Part = OperatorChain::Part;
 constexpr int kLongestChain = 256;
 constexpr double kChainNanos = 1e6;
 constexpr int kFewLinks = 5;
+// A walk leaves the caches of a core, and not those that cores share.
+constexpr Bytes kWalk = 2 * kMiB;
+constexpr int kWalkLinks = 9;
+constexpr Bytes kMostCopied = 64 * kMiB;
 constexpr int kWarmUps = 2;
 constexpr size_t kLeastRepeats = 3;
 constexpr size_t kMostRepeats = 30;
@@ -73,9 +78,12 @@ class Measuring {
     ASSIGN_OR_RETURN(Operands operands, MakeOperands(graph_, node_, measured_.samples,
                                                      known_.bounds, device_, known_.types));
     const Bytes gradients = BytesOf(operands, graph_, node_);
-    ASSIGN_OR_RETURN(chain_,
-                     OperatorChain::Create(graph_, node_, measured_.samples, std::move(operands),
-                                           device_, options_.precision));
+    Surroundings surroundings;
+    if (device_.is_cpu()) surroundings = Around(operands);
+    ASSIGN_OR_RETURN(
+        chain_, OperatorChain::Create(graph_, node_, measured_.samples, std::move(operands),
+                                      device_, options_.precision, OperatorChain::Links::kApart,
+                                      std::move(surroundings)));
     RETURN_IF_ERROR(MeasureMemory(gradients));
     ASSIGN_OR_RETURN(const int length, ChainLength());
     RETURN_IF_ERROR(MeasureTimes(length));
@@ -88,13 +96,16 @@ class Measuring {
   struct Span {
     double done = 0, asked = 0;
   };
+  // What a chain of so many links takes.
   template <typename F>
-  absl::StatusOr<Span> Timed(F&& work) {
+  absl::StatusOr<Span> Timed(int length, F&& work) {
     if (options_.stopped && options_.stopped()) return absl::CancelledError("stopped");
     const auto since = [start = Clock::now()] {
       return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
     };
+    if (walk_.has_value()) walk_->Begin();
     RETURN_IF_ERROR(work());
+    if (walk_.has_value()) return Span{length * walk_->Nanos(), 0};
     const double asked = since();
     RETURN_IF_ERROR(Wait());
     return Span{since(), asked};
@@ -114,6 +125,19 @@ class Measuring {
       bytes += outputs[i].Elements(measured_.samples) * SizeOf(type);
     }
     return bytes;
+  }
+
+  // As in a pass of the graph: between two uses of a parameter lies all that the pass goes over.
+  Surroundings Around(const Operands& operands) {
+    const Bytes pass = BytesOfPass(graph_, known_.types, measured_.samples);
+    walk_.emplace(std::min(pass, kWalk));
+    Bytes each = kWalk;
+    for (const auto& [argument, tensor] : operands) {
+      if (std::holds_alternative<ParameterId>(argument.value)) each += 2 * Bytes(tensor.nbytes());
+    }
+    const Bytes most = std::min(options_.memory / 4, kMostCopied);
+    const int64_t copies = std::min(pass, most) / each + 1;
+    return {[this] { walk_->Walk(); }, static_cast<int>(std::min(copies, int64_t{kWalkLinks}))};
   }
 
   // By a chain of one: what it takes forward, and what of that is there when its results are gone.
@@ -161,12 +185,14 @@ class Measuring {
         if (i + 1 == kWarmUps) nanos = (of_few - nanos) / (few - 1);
       }
     }
-    return std::clamp(
-        static_cast<int>(std::min(1e9, std::ceil(kChainNanos / std::max(nanos, 1.0)))), 1, most);
+    const int in_time =
+        static_cast<int>(std::min(1e9, std::ceil(kChainNanos / std::max(nanos, 1.0))));
+    if (!walk_.has_value() || in_time == 1) return std::clamp(in_time, 1, most);
+    return std::min(kWalkLinks, most);
   }
 
   absl::StatusOr<double> ForwardNanos(int length) {
-    ASSIGN_OR_RETURN(const Span span, Timed([&] { return chain_->Forward(length); }));
+    ASSIGN_OR_RETURN(const Span span, Timed(length, [&] { return chain_->Forward(length); }));
     RETURN_IF_ERROR(chain_->Backward(Part::kWhole));
     return span.done;
   }
@@ -179,8 +205,9 @@ class Measuring {
   };
 
   absl::Status RepeatOnce(int length, Times& times) {
-    ASSIGN_OR_RETURN(const Span forward, Timed([&] { return chain_->Forward(length); }));
-    ASSIGN_OR_RETURN(const Span backward, Timed([&] { return chain_->Backward(Part::kWhole); }));
+    ASSIGN_OR_RETURN(const Span forward, Timed(length, [&] { return chain_->Forward(length); }));
+    ASSIGN_OR_RETURN(const Span backward,
+                     Timed(length, [&] { return chain_->Backward(Part::kWhole); }));
     times.forward.push_back(forward.done);
     times.backward.push_back(backward.done);
     times.both.push_back(forward.done + backward.done);
@@ -189,8 +216,10 @@ class Measuring {
     if (!chain_->splits()) return absl::OkStatus();
     RETURN_IF_ERROR(chain_->Forward(length));
     RETURN_IF_ERROR(Wait());
-    ASSIGN_OR_RETURN(const Span input, Timed([&] { return chain_->Backward(Part::kInput); }));
-    ASSIGN_OR_RETURN(const Span weight, Timed([&] { return chain_->Backward(Part::kWeight); }));
+    ASSIGN_OR_RETURN(const Span input,
+                     Timed(length, [&] { return chain_->Backward(Part::kInput); }));
+    ASSIGN_OR_RETURN(const Span weight,
+                     Timed(length, [&] { return chain_->Backward(Part::kWeight); }));
     times.input.push_back(input.done);
     times.weight.push_back(weight.done);
     return absl::OkStatus();
@@ -256,6 +285,7 @@ class Measuring {
   const KnownBefore& known_;
   const at::Device device_;
   OperatorMeasurement measured_;
+  std::optional<CacheWalk> walk_;  // Before each link, on a CPU.
   std::unique_ptr<OperatorChain> chain_;
 };
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/support/graph_builder.h"
 
 namespace stagewright {
@@ -85,6 +87,52 @@ TEST_P(ChainOfLinears, AddsTheGradientOfEveryLinkToItsParameters) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(WholeAndHalves, ChainOfLinears, ::testing::Bool());
+
+// The links take copies of the parameters in turns, of which the operands are the first.
+TEST(OperatorChain, TellsOfLinksAndTakesCopiesInTurns) {
+  GraphBuilder builder("copies");
+  const Argument first = builder.Linear(builder.Feature("x", {6}), 6, 5);
+  const Argument second = builder.Linear(first, 5, 4);
+  const Graph graph = builder.Build();
+  const Node& node = graph.node(NodeOf(second));
+  auto operands = MakeOperands(graph, NodeOf(second), 3, {}, at::kCPU);
+  ASSERT_TRUE(operands.ok()) << operands.status();
+  int told = 0;
+  const auto chain = OperatorChain::Create(graph, NodeOf(second), 3, *operands, at::kCPU,
+                                           Precision::kGraph, OperatorChain::Links::kApart,
+                                           {.before_link = [&] { ++told; }, .copies = 3});
+  ASSERT_TRUE(chain.ok()) << chain.status();
+  ASSERT_TRUE((*chain)->Forward(7).ok());
+  EXPECT_EQ(told, 7);
+  ASSERT_TRUE((*chain)->Backward(Part::kWhole).ok());
+  EXPECT_EQ(told, 14);
+  EXPECT_TRUE(at::allclose(TensorOf(*operands, node.args[1]).grad(),
+                           Expected(*operands, node, /*links=*/3)));
+}
+
+// As often as it is read in the graph.
+TEST(OperatorChain, AddsUpTheGradientsOfAResult) {
+  GraphBuilder builder("readers");
+  const Argument first = builder.Linear(builder.Feature("x", {6}), 6, 6);
+  const Argument second = builder.Linear(first, 6, 6);
+  builder.Loss(builder.Add("aten.mul.Tensor", {second, second}, {6}), {6});
+  const Graph graph = builder.Build();
+  const Node& node = graph.node(NodeOf(second));
+  for (const bool told : {false, true}) {
+    auto operands = MakeOperands(graph, NodeOf(second), 3, {}, at::kCPU);
+    ASSERT_TRUE(operands.ok()) << operands.status();
+    Surroundings surroundings;
+    if (told) surroundings.before_link = [] {};
+    const auto chain =
+        OperatorChain::Create(graph, NodeOf(second), 3, *operands, at::kCPU, Precision::kGraph,
+                              OperatorChain::Links::kApart, std::move(surroundings));
+    ASSERT_TRUE(chain.ok()) << chain.status();
+    ASSERT_TRUE((*chain)->Forward(1).ok());
+    ASSERT_TRUE((*chain)->Backward(Part::kWhole).ok());
+    EXPECT_TRUE(at::allclose(TensorOf(*operands, node.args[1]).grad(),
+                             Expected(*operands, node, /*links=*/2)));
+  }
+}
 
 TEST(OperatorChain, RunsWhatHasNoBackwardPassForwardOnly) {
   GraphBuilder builder("forward");

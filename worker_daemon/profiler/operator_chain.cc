@@ -74,7 +74,7 @@ class RunnableChain : public OperatorChain {
     };
     if (KeyedDropout::IsDropout(node)) {
       ASSIGN_OR_RETURN(KeyedDropout call, KeyedDropout::Create(node, id_, /*training=*/true));
-      call_.emplace(std::move(call));
+      call_.emplace(call);
     } else {
       ASSIGN_OR_RETURN(OperatorCall call,
                        OperatorCall::Bind(node, device_, /*training=*/true, source));

@@ -11,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/channel/address.h"
 #include "common/channel/credentials.h"
+#include "planner_service/election/current_answers.h"
 #include "planner_service/election/follower.h"
 #include "planner_service/service/door.h"
 #include "planner_service/store/etcd/etcd_client.h"
@@ -157,6 +158,9 @@ class ElectedServer : public PlannerServer {
       OpenedStore opened;
       ASSIGN_OR_RETURN(opened.store, OpenEtcdStore(client_, place_.prefix, token));
       return opened;
+    };
+    options.intercept = [held = leadership.get()] {
+      return OnlyCurrentAnswers([held] { return held->holds(); });
     };
     followers_.clear();  // The addresses are the leader's now.
     auto leading = PlannerServer::Start(options);

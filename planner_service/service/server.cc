@@ -231,11 +231,10 @@ class RunningServer : public PlannerServer {
       builder.SetOption(WithoutReflection());
     auto elsewhere = std::make_unique<OfferedElsewhere>();
     if (!options_.worker_listen.empty()) builder.RegisterCallbackGenericService(elsewhere.get());
-    if (metrics_ != nullptr) {
-      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> counters;
-      counters.push_back(CountCalls(metrics_.get()));
-      builder.experimental().SetInterceptorCreators(std::move(counters));
-    }
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> intercept;
+    if (metrics_ != nullptr) intercept.push_back(CountCalls(metrics_.get()));
+    if (options_.intercept) intercept.push_back(options_.intercept());
+    builder.experimental().SetInterceptorCreators(std::move(intercept));
     std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
     if (server == nullptr || port == 0) {
       return absl::UnavailableError(

@@ -2,6 +2,8 @@
 // it.
 #pragma once
 
+#include <grpcpp/support/server_interceptor.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +34,8 @@ struct ServerOptions {
   std::string state = "stagewright.db";           // SQLite file; ":memory:" keeps nothing.
   // Opens the state if it is in no file; `state` is then its name, as people know it.
   std::function<absl::StatusOr<OpenedStore>()> open_store;
+  // Sees what calls are answered, at each address; may be empty.
+  std::function<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>()> intercept;
   int planning_threads = 2;
   int planning_queue = 16;
   absl::Duration worker_timeout = absl::Seconds(10);

@@ -265,6 +265,7 @@ class _Rewriter:
             weighted = self._call(node, aten.mul.Scalar, node, self._samples())
             result = self._divide(node, weighted, self._sample_total(node))
         self._graph.erase_node(end)
+        weighted.meta["adds_up"] = result.meta["adds_up"] = True
         return result
 
     # Building nodes.

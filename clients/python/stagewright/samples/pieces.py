@@ -3,10 +3,12 @@
 A trial compares values at one point. Of expressions without kinks that is enough. But `relu` of a mean is the mean where
 the mean is positive, a count of rare events is none where there was none, and `a + b * (a / b).detach()` has the values of
 `2 * a` and other gradients. What holds something of several samples together is *gathered*; what such an operator makes of
-it has no kind that can be relied on, whatever its value is.
+it has no kind that can be relied on, whatever its value is. A sum or a mean that was the same for all samples is *silent*:
+only what is linear in it is known.
 """
 
 import operator
+from collections.abc import Callable
 
 import torch
 from torch import fx
@@ -33,7 +35,7 @@ _CHOOSE_BY = {"where": 0, "masked_fill": 1}
 # Linear in all of their operands.
 _LINEAR = {
     "add", "sub", "neg", "sum", "mean", "detach", "alias", "clone", "to", "_to_copy", "view", "reshape", "squeeze",
-    "unsqueeze", "expand",
+    "unsqueeze", "expand", "stack", "select",
 }  # fmt: skip
 # Make whole numbers of whole numbers, whatever the type.
 _KEEP_WHOLE = {"sum", "cumsum", "add", "sub", "mul", "to", "_to_copy", "view", "reshape", "clone", "detach", "cat", "stack"}
@@ -70,15 +72,20 @@ class Pieces:
         # For each sample, something of those before it: its place in a queue, say.
         self._running: set[fx.Node] = set()
         self._cut_off: set[fx.Node] = set()
+        self._silent: set[fx.Node] = set()
         self._unreliable: set[fx.Node] = set()
 
-    def settle(self, node: fx.Node, found: Found | None, kinds: Kinds) -> Found | None:
-        """The kind of `node`, of whose values `found` is true; those of its operands are in `kinds`."""
+    def settle(self, node: fx.Node, found: Found | None, kinds: Kinds, is_zero: Callable[[], bool]) -> Found | None:
+        """The kind of `node`, of whose values `found` is true; those of its operands are in `kinds`. is_zero: whether all
+        of its values were 0."""
         if found is None or node.op != "call_function" or node.target is batch_total:
             return found
         read = [source for source in node.all_input_nodes if kinds.get(source) is not None]
         self._follow(node, read)
-        found = self._not_by_chance(node, found, read, kinds)
+        if node.meta.get("adds_up"):  # Written by a rewrite: a mean, weighted by the samples at hand.
+            (self._silent if found is Kind.CONSTANT else self._gathered).add(node)
+            return Kind.SUM
+        found = self._not_by_chance(node, found, read, kinds, is_zero)
         if found is None or self._cannot_tell(node, found, read, kinds):
             self._unreliable.add(node)
             value = node.meta.get("val")
@@ -102,15 +109,49 @@ class Pieces:
         if cut and any(source in self._trained and source in self._gathered for source in read):
             self._cut_off.add(node)
 
-    def _not_by_chance(self, node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds) -> Found | None:
+    def _not_by_chance(
+        self, node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds, is_zero: Callable[[], bool]
+    ) -> Found | None:
         """What samples have made, and was the same for all of them, need not be with others; None where nothing is known
         of it then."""
+        if any(source in self._silent for source in read):
+            return self._of_silent(node, found, read, kinds, is_zero)
+        if is_sound(found) and self._hides(node, read, kinds, is_zero):
+            return None
         if found is not Kind.CONSTANT or not any(s in self._data and kinds[s] is not Kind.CONSTANT for s in read):
             return found
         name = _name(node)
         if name in ("sum", "mean") and all(isinstance(kinds[source], Layout) for source in read):
+            self._silent.add(node)
             return Kind.SUM if name == "sum" else Kind.MEAN
         return None if name in _OF_PIECES else found
+
+    def _of_silent(
+        self, node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds, is_zero: Callable[[], bool]
+    ) -> Found | None:
+        """What is linear in a silent sum or mean is one, too. Nothing is known of all else."""
+        kind = kinds[next(source for source in read if not is_sound(kinds[source]))]
+        if found is Kind.CONSTANT and kind is Kind.SUM and not is_zero():
+            return None
+        if found not in (Kind.CONSTANT, kind) or not self._adds_up(node, kind, read, kinds):
+            return None
+        if found is Kind.CONSTANT:
+            self._silent.add(node)
+        return kind
+
+    def _hides(self, node: fx.Node, read: list[fx.Node], kinds: Kinds, is_zero: Callable[[], bool]) -> bool:
+        """Whether no sample has let something through that holds several together, though others may."""
+        name = _name(node)
+        if name in _CHOOSE_BY:
+            by = node.args[_CHOOSE_BY[name]]
+            return by in self._data and any(s is not by and self._is_gathered_value(s, kinds) for s in read)
+        if name != "mul" or not any(self._is_gathered_value(s, kinds) for s in read):
+            return False
+        return any(s in self._data and is_sound(kinds[s]) for s in read) and is_zero()
+
+    @staticmethod
+    def _is_gathered_value(node: fx.Node, kinds: Kinds) -> bool:
+        return not is_sound(kinds[node]) and _is_floating(node)
 
     def _cannot_tell(self, node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds) -> bool:
         if scales_by_frequency(node) or any(source in self._unreliable for source in read):
@@ -143,14 +184,17 @@ class Pieces:
         """Computes whole numbers, of which few samples have the same by chance, as their places in a queue."""
         return _name(node) in _KEEP_WHOLE and (node in self._whole or not _is_floating(node))
 
-    @staticmethod
-    def _adds_up(node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds) -> bool:
+    def _adds_up(self, node: fx.Node, found: Found, read: list[fx.Node], kinds: Kinds) -> bool:
         """Gradients do, as values: a sum of what adds up alike, or a multiple of it."""
         gathered = [source for source in read if not is_sound(kinds[source])]
         if found not in (Kind.SUM, Kind.MEAN) or any(kinds[source] is not found for source in gathered):
             return False
         if _name(node) in ("mul", "div"):
-            return gathered == [node.args[0]] and all(kinds[s] is Kind.CONSTANT for s in read if s is not node.args[0])
+            places = node.args[:2] if _name(node) == "mul" else node.args[:1]
+            once = len(gathered) == 1 and sum(place is gathered[0] for place in places) == 1
+            return once and all(kinds[s] is Kind.CONSTANT for s in read if s is not gathered[0])
+        if _name(node) in _CHOOSE_BY:
+            return node.args[_CHOOSE_BY[_name(node)]] not in self._data
         return _name(node) in _LINEAR
 
     def _is_gathered_number(self, source: fx.Node) -> bool:
@@ -179,6 +223,8 @@ def _is_sorted_values(node: fx.Node) -> bool:
 
 def _runs_along_batch(node: fx.Node) -> bool:
     """Experts of each token, say, are sorted along another dimension, which has the same size in any batch."""
+    if _name(node) == "arange":
+        return _has_batch(node)
     position = _RUNNING.get(_name(node))
     if position is None:
         return False

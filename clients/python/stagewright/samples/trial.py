@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
 
 from ..tracing.capture import Captured, is_virtual
 from .double_precision import IN_DOUBLE
@@ -77,7 +78,7 @@ class Trial:
                 if node not in self._live and not _is_size(node):
                     continue
                 values[node] = given[node] if node.op == "placeholder" else self._evaluate(node, values)
-                kinds[node] = self._certain(node, self._classify(node, values[node]), kinds)
+                kinds[node] = self._certain(node, self._classify(node, values[node]), kinds, values[node])
                 for source in node.all_input_nodes:
                     uses[source] -= 1
                     if uses[source] <= 0 and source not in results:
@@ -85,11 +86,11 @@ class Trial:
         loss = roots(self._graph)[1]
         return kinds, bool(torch.isfinite(values[loss][0])) and self._tells_samples_apart(kinds[loss], loss)
 
-    def _certain(self, node: fx.Node, found: Found | None, kinds: Kinds) -> Found | None:
+    def _certain(self, node: fx.Node, found: Found | None, kinds: Kinds, values: tuple) -> Found | None:
         """What is true of more than this point, and of gradients."""
         if self._dtype is not torch.float64:
             found = settled_in_single_precision(node, found, kinds)
-        return self._pieces.settle(node, found, kinds)
+        return self._pieces.settle(node, found, kinds, lambda: not any(map(torch.count_nonzero, pytree.tree_leaves(values))))
 
     def _tells_samples_apart(self, loss_kind: Found | None, loss: fx.Node) -> bool:
         """The samples differ, and so does the loss, if it reads any: else the trial has seen nothing."""

@@ -26,6 +26,11 @@ COUPLED = {
     "samples above the mean": lambda o, t: (lambda e: (e * (e > 1e-3 * e.mean().detach())).mean())((o - t).square()),
     "not a number": lambda o, t: torch.nan_to_num(mse(o, t)),
     "an event that is certain": lambda o, t: mse(o, t) * (t < 1e3).all(),
+    "every other sample": lambda o, t: mse(o * (torch.arange(o.shape[0]) % 2)[:, None], t),
+    "rare errors": lambda o, t: mse(o, t) * (1 + F.relu((o - t).abs() - 50).mean()),
+    "a part of rare errors": lambda o, t: mse(o, t) * torch.exp(((o - t).abs() > 50).to(o.dtype).mean()),
+    "others in the place of rare errors": lambda o, t: mse(torch.where((o - t).abs() > 50, o.mean(0), o), t),
+    "others beside rare errors": lambda o, t: mse(o + ((o - t).abs() > 50) * o.mean(0), t),
     "scaled to another loss": lambda o, t: mse(o, t) * (l1(o, t) / mse(o, t)).detach(),
     "a gradient alone": lambda o, t: mse(o, t) + (mse(o, t).square() - mse(o, t).square().detach()),
     "a mean straight through": lambda o, t: mse(o + (o.mean(0) - o.mean(0).detach()), t),
@@ -36,6 +41,9 @@ SEPARATE = {
     "a mean over some, at least one": lambda o, t: ((o - t).square().mean(-1) * (t[:, 0] > 0)).sum()
     / (t[:, 0] > 0).sum().clamp(min=1),
     "a count that is none": lambda o, t: mse(o, t) / (1 + (t > 2.5).sum()),
+    "rare errors beside a mean": lambda o, t: mse(o, t) + 0.1 * F.relu((o - t).abs() - 6).sum(),
+    "rare errors beside a mean over some": lambda o, t: F.cross_entropy(o, t.argmax(-1), ignore_index=0)
+    + 0.1 * F.relu((o - t).abs() - 6).mean(),
     "weights of the samples by their errors": lambda o, t: ((o - t).square() * (o - t).abs().detach()).mean(),
     "the largest class taken away": lambda o, t: F.cross_entropy(o - o.amax(-1, keepdim=True).detach(), t.softmax(-1)),
 }

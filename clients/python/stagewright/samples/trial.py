@@ -30,7 +30,7 @@ from .sample_kinds import (
     roots,
 )
 from .sample_rules import kinds_by_rules
-from .trial_data import Effort, draws_that_tell, trial_inputs
+from .trial_data import Draw, Effort, draws_that_tell, grouping_inputs, trial_inputs
 
 aten = torch.ops.aten
 
@@ -39,6 +39,9 @@ _MOST_IN_DOUBLE = 50_000_000
 _MOST_PARAMETERS = 500_000_000
 # So often integers are drawn at most.
 _MOST_DRAWS = 8
+# So many steps later models are tried again that change their buffers: what began as nothing then weighs something, and a
+# warm-up is over.
+_LATER = (1, 1_000_000)
 _FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 
@@ -46,7 +49,12 @@ class Trial:
     """One run of a graph: a whole batch and its two parts, node by node."""
 
     def __init__(
-        self, captured: Captured, state: dict[str, torch.Tensor], effort: Effort, dtype: torch.dtype, draw: int = 0
+        self,
+        captured: Captured,
+        state: dict[str, torch.Tensor],
+        effort: Effort,
+        dtype: torch.dtype,
+        draw: Draw = Draw(),
     ):
         self._captured = captured
         graph = captured.program.graph_module.graph
@@ -56,9 +64,10 @@ class Trial:
         self._tolerance = 1e-10 if dtype is torch.float64 else 1e-4
         first = max(2, captured.batch.least)
         self._parts = (first, max(1, captured.batch.least))
-        self._generator = torch.Generator().manual_seed(draw)
-        self._inputs = trial_inputs(captured, sum(self._parts), effort, self._generator, draw)
+        self._generator = torch.Generator().manual_seed(draw.number)
+        self._inputs = trial_inputs(captured, self._parts, effort, self._generator, draw)
         self._state = state
+        self._later = draw.later
         self._pieces = Pieces(captured)
 
     def fits(self) -> bool:
@@ -105,6 +114,7 @@ class Trial:
             if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
                 name = spec.target.removeprefix("model.")
                 tensor = self._some_state(self._state[name], spec.kind is InputKind.PARAMETER)
+                tensor = self._some_later_state(tensor) if spec.target in self._captured.states else tensor
                 yield node, (tensor, tensor, tensor)
             elif spec.kind is InputKind.CONSTANT_TENSOR:
                 tensor = self._cast(program.constants[spec.target].detach())
@@ -125,6 +135,16 @@ class Trial:
         spread = float(tensor.std()) if tensor.numel() > 1 else 0.0
         noise = torch.randn(tensor.shape, generator=self._generator, dtype=torch.float32).to(tensor.dtype)
         return tensor + noise * 0.2 * (spread if spread > 1e-3 else 0.3)
+
+    def _some_later_state(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What a buffer may hold after so many steps: a counter has counted them."""
+        if not self._later:
+            return tensor
+        if tensor.dtype is torch.bool:
+            return ~tensor
+        if not tensor.is_floating_point():
+            return tensor + self._later
+        return tensor + torch.rand(tensor.shape, generator=self._generator, dtype=torch.float32).to(tensor.dtype)
 
     def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self._dtype) if tensor.dtype in _FLOATING else tensor
@@ -290,9 +310,13 @@ def find_kinds(captured: Captured, state: dict[str, torch.Tensor]) -> tuple[Kind
 def _of_other_draws(
     captured: Captured, state: dict[str, torch.Tensor], effort: Effort, dtype: torch.dtype, kinds: Kinds
 ) -> Kinds:
-    """What is also true of other integers, where a batch has so few values that samples have the same ones."""
+    """What is also true of other integers: where a batch has so few values that samples have the same ones, and where
+    it has so many that no two have. And of buffers as they are later."""
     most = _MOST_DRAWS if dtype is torch.float64 else _MOST_DRAWS // 2
-    for draw in range(1, min(most, draws_that_tell(captured))):
+    draws = [Draw(number) for number in range(1, min(most, draws_that_tell(captured)))]
+    draws += [Draw(alike=name) for name in grouping_inputs(captured)[:most]]
+    draws += [Draw(later=later) for later in _LATER if captured.states]
+    for draw in draws:
         try:
             others, believed = Trial(captured, state, effort, dtype, draw).run()
         except Exception:  # These do not suit the model.

@@ -1,5 +1,6 @@
 """Small batches on which a captured graph is tried: made from the example's tensors, so that every sample differs."""
 
+import dataclasses
 import enum
 import math
 from collections.abc import Iterator
@@ -18,6 +19,17 @@ class Effort(enum.Enum):
     IGNORED_TARGETS = 1  # Random integers, and targets that a loss ignores among them.
     RANDOM = 2
     EXAMPLE = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """What other trials of a graph take in the place of what the first one took."""
+
+    number: int = 0
+    # An input of which the last samples have what the one before them has: those of a group may be computed together.
+    alike: str = ""
+    # So many steps after the first: buffers that forward changes hold something else.
+    later: int = 0
 
 
 # Integers of which an example shows one value only, and the graph no bound, are drawn below this.
@@ -42,18 +54,32 @@ CLASS_LOSSES = {
 }
 # Losses of two pieces, and the position of the argument that says, by 1 or -1, which is meant.
 _MARKED = {aten.hinge_embedding_loss.default: 1, aten.cosine_embedding_loss.default: 2}
-_COMPARISONS = {aten.eq.Scalar, aten.ne.Scalar}
+_COMPARISONS = {aten.eq.Scalar, aten.ne.Scalar, aten.logical_not.default}
 
 
 def trial_inputs(
-    captured: Captured, samples: int, effort: Effort, generator: torch.Generator, draw: int
+    captured: Captured, parts: tuple[int, int], effort: Effort, generator: torch.Generator, draw: Draw
 ) -> dict[str, torch.Tensor]:
-    """One tensor per input of the graph, with `samples` samples along dimension 0; others for another draw."""
+    """One tensor per input of the graph, with the samples of both parts along dimension 0; others for another draw."""
     placeholders = _input_placeholders(captured)
-    return {
-        name: _some_batch(tensor, placeholders[name], samples, effort, generator, draw)
+    first, samples = parts[0], sum(parts)
+    found = {
+        name: _some_batch(tensor, placeholders[name], samples, effort, generator, draw.number)
         for name, tensor in captured.example.items()
     }
+    if draw.alike:
+        found[draw.alike][first:] = found[draw.alike][first - 1]
+    return found
+
+
+def grouping_inputs(captured: Captured) -> list[str]:
+    """The inputs by which a model could put samples in groups."""
+    placeholders = _input_placeholders(captured)
+    return [
+        name
+        for name, tensor in captured.example.items()
+        if tensor.numel() and (not tensor.is_floating_point() or _is_mark(placeholders[name]))
+    ]
 
 
 def draws_that_tell(captured: Captured) -> int:
@@ -136,7 +162,8 @@ def _integer_range(node: fx.Node) -> tuple[int, int | None, int | None]:
     ignored: list[int] = []
     for user, current in _readers(node):
         if user.target is aten.embedding.default and user.args[1] is current:
-            most.append(int(user.args[0].meta["val"].shape[0]))
+            rows = user.args[0].meta["val"].shape[0]
+            most += [rows] if isinstance(rows, int) else []
         elif user.target in CLASS_LOSSES and user.args[1] is current:
             scores = user.args[0].meta["val"]
             classes = scores.shape[1] if scores.dim() > 1 else scores.shape[0]
@@ -158,7 +185,9 @@ def _integer_range(node: fx.Node) -> tuple[int, int | None, int | None]:
 def _is_mark(node: fx.Node) -> bool:
     """Whether certain values of a real number mean something that others, however close, do not."""
     return any(
-        user.target in _COMPARISONS or (user.target in _MARKED and user.args[_MARKED[user.target]] is current)
+        user.target in _COMPARISONS
+        or (user.target in _MARKED and user.args[_MARKED[user.target]] is current)
+        or current.meta["val"].dtype is torch.bool
         for user, current in _readers(node)
     )
 

@@ -128,6 +128,82 @@ def test_targets_of_few_values_do_not_hide_that_samples_are_mixed(classes, tmp_p
     stagewright.export(net, x, loss=nn.CrossEntropyLoss(), targets=target, path=tmp_path / "m.swg")
 
 
+def centres(output, target):
+    ones = F.one_hot(target, 100).to(output.dtype)
+    return (output - ((ones.T @ output) / ones.sum(0).clamp(min=1)[:, None])[target]).square().mean()
+
+
+GROUPED = {
+    "centres of classes": centres,
+    "others of the class": lambda o, t: ((t[:, None] == t) / 1 @ o.square()).mean(),
+    "classes weighted by the batch": lambda o, t: (o.square().mean(-1) / (t[:, None] == t).sum(1)).mean(),
+}
+
+
+@pytest.mark.parametrize("case", GROUPED)
+def test_groups_of_which_a_small_batch_has_one_sample_each(case, tmp_path):
+    x, target = torch.randn(8, 6), torch.arange(8) * 11
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples"):
+        stagewright.export(model(), x, loss=GROUPED[case], targets=target, path=tmp_path / "m.swg")
+
+
+class Gaps(nn.Module):
+    """Reads how much of a batch is missing off a mask of real numbers."""
+
+    def __init__(self, missing):
+        super().__init__()
+        self.body, self.missing = nn.Linear(6, 4), missing
+
+    def forward(self, x, mask):
+        y = self.body(x).tanh()
+        return y * (1 + (self.missing(mask) * y).mean())
+
+
+@pytest.mark.parametrize("missing", [torch.logical_not, lambda mask: ~mask.bool(), lambda mask: 1 - mask.to(torch.bool) / 1])
+def test_real_numbers_that_are_truth_values(missing, tmp_path):
+    inputs = {"x": torch.randn(8, 6), "mask": (torch.rand(8, 4) < 0.5).float()}
+    arguments = {"loss": nn.MSELoss(), "targets": torch.randn(8, 4), "path": tmp_path / "m.swg"}
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples"):
+        stagewright.export(Gaps(missing), inputs, **arguments)
+
+
+class Later(nn.Module):
+    """Adds something to a loss whose weight is 0 at first."""
+
+    def __init__(self, weight, term, start):
+        super().__init__()
+        self.weight, self.term = weight, term
+        self.register_buffer("step", start.clone())
+
+    def forward(self, output, target):
+        weight = self.weight(self.step)
+        self.step = self.step + 1
+        return F.cross_entropy(output, target, ignore_index=0) + weight * self.term(output)
+
+
+WEIGHTS = {
+    "annealed": (lambda step: (step / 3).clamp(max=1.0), torch.tensor(0)),
+    "after a warm-up": (lambda step: step >= 2, torch.tensor(0)),
+    "of a real number": (lambda step: step * 0.5, torch.tensor(0.0)),
+}
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_terms_that_weigh_nothing_at_first(case, tmp_path):
+    weight, start = WEIGHTS[case]
+    net, x, target = model(), torch.randn(8, 6), torch.tensor([0, 1, 2, 3, 1, 0, 0, 2])
+    arguments = {"targets": target, "path": tmp_path / "m.swg"}
+    loss = Later(weight, lambda output: output.square().mean(), start)
+    interpreter = Interpreter.load(stagewright.export(net, x, loss=loss, **arguments))
+    step = next(t for t, p in zip(interpreter.parameters, interpreter.graph.parameters) if p.name == "loss.step")
+    step.fill_(2)
+    loss.step.fill_(2)
+    found, _ = interpreter.run_in_parts({"input": x, "target": target}, [1, 3, 4])
+    torch.testing.assert_close(found, loss(net(x), target))
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples"):
+        stagewright.export(net, x, loss=Later(weight, lambda output: output.mean().square(), start), **arguments)
+
+
 class Experts(nn.Module):
     """Each takes a few samples of a batch, the first ones."""
 

@@ -311,6 +311,8 @@ class _Rules:
             if name == "index":
                 return source is node.args[0] or layout.dim != 0
             flat = [x for a in given for x in (a if isinstance(a, (list, tuple)) else [a])]
+            if name == "roll" and len(node.args) < 3 and "dims" not in node.kwargs:
+                return True
             if name in ("repeat", "tile"):
                 return not all(x == 1 for i, x in enumerate(flat[-dims:]) if i == layout.dim)
             return not flat or any(isinstance(x, int) and x % max(dims, 1) == layout.dim for x in flat)
@@ -329,6 +331,10 @@ class _Rules:
             return layout.dim >= dims - len(node.args[1])
         if name == "linear":
             return layout.dim == dims - 1 or source is not node.args[0]
+        if name == "embedding":
+            return source is node.args[0]
+        if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):  # The input has samples first, or times.
+            return source is node.args[0] and layout.dim != (0 if node.args[-1] else 1)
         if name.startswith(("conv", "max_pool", "avg_pool", "adaptive", "upsample", "pixel", "group_norm", "instance_norm", "batch_norm")):
             return layout.dim != 0
         if name == "scaled_dot_product_attention":

@@ -179,6 +179,17 @@ class Packed(nn.Module):
         return self.head(scores.softmax(-1) @ h)
 
 
+class Neighbours(nn.Module):
+    """Each sample reads what is computed of another."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 4)
+
+    def forward(self, x, neighbour):
+        return F.embedding(neighbour, self.body(x)).tanh().exp()
+
+
 def shifted(output, target):
     return F.cross_entropy(output[:, :-1].reshape(-1, output.shape[-1]), target[:, 1:].reshape(-1))
 
@@ -209,6 +220,8 @@ MODELS = {
         )
         for name in ("mean", "none")
     },
+    "rolled over its end": (Step(lambda h: h.roll(1), lambda y: y), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
+    "rows of others": (Neighbours(), (torch.randn(4, 8), torch.zeros(4, dtype=torch.int64)), nn.MSELoss(), None),
     "whole batch": (Step(lambda h: h - h.mean(0), lambda y: y), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
     "weights and data": (
         nn.Linear(4, 3), (torch.randn(4, 4),), lambda o, t: ((o - t).square() * t).sum() / t.sum(), torch.rand(4, 3),

@@ -51,6 +51,12 @@ def keep_the_batch(graph: fx.Graph) -> None:
             sizes = node.args[0].meta["val"].shape
             node.target = aten.squeeze.dims
             node.args = (node.args[0], [dim for dim, size in enumerate(sizes) if isinstance(size, int) and size == 1])
+        elif node.target in (aten.squeeze.dim, aten.squeeze.dims):
+            sizes = node.args[0].meta["val"].shape
+            dims = [node.args[1]] if isinstance(node.args[1], int) else node.args[1]
+            if any(not isinstance(sizes[dim], int) for dim in dims):
+                node.target = aten.squeeze.dims
+                node.args = (node.args[0], [dim for dim in dims if isinstance(sizes[dim], int)])
         elif node.target is aten.embedding.default and len(node.args) > 4:
             node.args = node.args[:4]
         elif node.target in (aten.embedding_bag.default, aten.embedding_bag.padding_idx) and len(node.args) > 5:

@@ -215,9 +215,12 @@ class Squeezing(nn.Module):
         return self.squeeze(self.conv(x).mean(2, keepdim=True).unsqueeze(1)) + self.table(ids)
 
 
-def test_a_batch_of_one_sample_is_not_squeezed_away(tmp_path):
+@pytest.mark.parametrize(
+    "squeeze", [torch.squeeze, lambda x: x.squeeze(0).squeeze(-1).squeeze(1), lambda x: x.squeeze((0, 1, 3))]
+)
+def test_a_batch_of_one_sample_is_not_squeezed_away(squeeze, tmp_path):
     """Micro-batches may have one sample where no mini-batch has."""
-    model = Squeezing(torch.squeeze)
+    model = Squeezing(squeeze)
     x, ids, target = torch.randn(4, 3, 6), torch.randint(0, 5, (4,)), torch.randn(4, 4)
     exported = stagewright.export(
         model, {"x": x, "ids": ids}, loss=nn.MSELoss(), targets=target, path=tmp_path / "m.swg"

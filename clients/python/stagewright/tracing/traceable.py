@@ -17,13 +17,15 @@ from torch.utils._sympy.functions import Max, Min
 
 class ForAnyBatch(TorchFunctionMode):
     """Does with symbolic sizes what PyTorch's own functions ask numbers for, and so fix the batch: `x.chunk(n)` of a size
-    that n divides, whatever the batch, and `take_along_dim`."""
+    that n divides, whatever the batch, `x.split(batch)`, and `take_along_dim`."""
 
     def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
         kwargs = kwargs or {}
         result = None
         if func in (torch.chunk, torch.Tensor.chunk):
             result = _even_parts(*args, **kwargs)
+        elif func in (torch.split, torch.Tensor.split):
+            result = _parts_of_size(*args, **kwargs)
         elif func in (torch.take_along_dim, torch.Tensor.take_along_dim):
             result = _taken_along(*args, **kwargs)
         return func(*args, **kwargs) if result is None else result
@@ -74,6 +76,17 @@ def _even_parts(input: torch.Tensor, chunks: int, dim: int = 0) -> tuple[torch.T
     return tuple(input.narrow(dim, i * part, part) for i in range(chunks))
 
 
+def _parts_of_size(
+    tensor: torch.Tensor, split_size_or_sections: object = None, dim: int = 0, *, split_size: object = None
+) -> tuple[torch.Tensor, ...] | None:
+    part = split_size if split_size_or_sections is None else split_size_or_sections
+    size = tensor.shape[dim]
+    if not isinstance(part, torch.SymInt) or not isinstance(size, torch.SymInt):
+        return None
+    parts = sympy.cancel(_of_batch(size) / _of_batch(part))
+    return _even_parts(tensor, int(parts), dim) if parts.is_Integer else None
+
+
 def _taken_along(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor | None:
     if dim is None or input.dim() != indices.dim() or not -input.dim() <= dim < input.dim():
         return None
@@ -87,15 +100,17 @@ def _taken_along(input: torch.Tensor, indices: torch.Tensor, dim: int | None = N
 
 
 def _divides(chunks: int, size: torch.SymInt) -> bool:
-    expression = size.node.shape_env.simplify(size.node.expr)
-    # Sizes of several inputs are the same batch, which the tracer does not know yet.
-    batch = sympy.Symbol("batch")
-    expression = expression.subs({symbol: batch for symbol in expression.free_symbols})
     try:
-        coefficients = sympy.Poly(expression).coeffs()
+        coefficients = sympy.Poly(_of_batch(size)).coeffs()
     except sympy.PolynomialError:
         return False
     return all(c.is_Integer and int(c) % chunks == 0 for c in coefficients)
+
+
+def _of_batch(size: torch.SymInt) -> sympy.Expr:
+    """A size by the batch: those of several inputs are the same, which the tracer does not know yet."""
+    expression = size.node.shape_env.simplify(size.node.expr)
+    return expression.subs({symbol: sympy.Symbol("batch") for symbol in expression.free_symbols})
 
 
 @contextlib.contextmanager

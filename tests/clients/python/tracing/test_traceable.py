@@ -28,8 +28,12 @@ class Siamese(nn.Module):
 
 @pytest.mark.parametrize(
     "halves",
-    [lambda h: h.chunk(2, 0), lambda h: torch.chunk(h, 2), lambda h: torch.chunk(h, chunks=2, dim=0)],
-)
+    [
+        lambda h: h.chunk(2, 0), lambda h: torch.chunk(h, 2), lambda h: torch.chunk(h, chunks=2, dim=0),
+        lambda h: h.split(h.shape[0] // 2), lambda h: torch.split(h, h.shape[0] // 2, dim=0),
+        lambda h: h.split(split_size=h.shape[0] // 2),
+    ],
+)  # fmt: skip
 def test_chunks_of_the_batch(halves, tmp_path):
     exported = export_and_compare(Siamese(halves), batch, nn.MSELoss(), tmp_path)
     assert not any(output.mixed for node in exported.graph.nodes for output in node.outputs)

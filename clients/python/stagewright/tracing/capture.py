@@ -98,6 +98,8 @@ class ModelWithLoss(nn.Module):
             args, kwargs, target = pytree.tree_map_only(
                 torch.Tensor, lambda tensor: tensor.movedim(0, self.batch_dim), (args, kwargs, target)
             )
+        for name in _held_tensors(self.model).keys() & self.set_by_forward:  # A tracer may call forward more than once.
+            _delete(self.model, name)
         before, buffers = _held_tensors(self.model), _held_buffers(self)
         with ForAnyBatch(), KeptSlices() if self.keep_slices else contextlib.nullcontext():
             output = self.model(*args, **kwargs)
@@ -142,6 +144,11 @@ def _held_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
             if isinstance(value, torch.Tensor):
                 held[f"{path}.{name}" if path else name] = value
     return held
+
+
+def _delete(model: nn.Module, name: str) -> None:
+    path, _, attribute = name.rpartition(".")
+    delattr(model.get_submodule(path), attribute)
 
 
 def _held_buffers(model: nn.Module) -> list[tuple[dict, str, torch.Tensor]]:

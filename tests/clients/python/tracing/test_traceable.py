@@ -145,6 +145,34 @@ def compare_in_place(model, exported):
         torch.testing.assert_close(value, dict(model.named_buffers())[name])
 
 
+class Quantised(nn.Module):
+    """Leaves a part of the loss behind for the model to add."""
+
+    def __init__(self):
+        super().__init__()
+        self.codes = nn.Parameter(torch.randn(8, 4))
+
+    def forward(self, x):
+        chosen = self.codes[torch.cdist(x, self.codes).argmin(1)]
+        self.commitment = F.mse_loss(chosen, x.detach()) + 0.25 * F.mse_loss(x, chosen.detach())
+        return x + (chosen - x).detach()
+
+
+def test_attributes_that_one_module_sets_and_another_reads(tmp_path):
+    class Coder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.quantised, self.head = nn.Linear(4, 4), Quantised(), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.head(self.quantised(self.body(x))), self.quantised.commitment
+
+    def loss(output, target):
+        return F.mse_loss(output[0], target) + output[1]
+
+    export_and_compare(Coder(), batch, loss, tmp_path)
+
+
 def test_attributes_that_are_read_first_are_state(tmp_path):
     class Remembers(nn.Module):
         def __init__(self):

@@ -17,7 +17,7 @@ from torch.utils._sympy.functions import Max, Min
 
 class ForAnyBatch(TorchFunctionMode):
     """Does with symbolic sizes what PyTorch's own functions ask numbers for, and so fix the batch: `x.chunk(n)` of a size
-    that n divides, whatever the batch, `x.split(batch)`, and `take_along_dim`."""
+    that n divides, whatever the batch, `x.split(batch)`, `take_along_dim`, `cov`, `corrcoef` and `fill_diagonal_`."""
 
     def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
         kwargs = kwargs or {}
@@ -28,6 +28,12 @@ class ForAnyBatch(TorchFunctionMode):
             result = _parts_of_size(*args, **kwargs)
         elif func in (torch.take_along_dim, torch.Tensor.take_along_dim):
             result = _taken_along(*args, **kwargs)
+        elif func in (torch.cov, torch.Tensor.cov):
+            result = _covariances(*args, **kwargs)
+        elif func in (torch.corrcoef, torch.Tensor.corrcoef):
+            result = _correlations(*args, **kwargs)
+        elif func is torch.Tensor.fill_diagonal_:
+            result = _with_diagonal(*args, **kwargs)
         return func(*args, **kwargs) if result is None else result
 
 
@@ -97,6 +103,31 @@ def _taken_along(input: torch.Tensor, indices: torch.Tensor, dim: int | None = N
         return tensor.expand([other.shape[d] if d in ones else size for d, size in enumerate(tensor.shape)])
 
     return spread(input, indices).gather(dim, spread(indices, input))
+
+
+def _covariances(
+    input: torch.Tensor, *, correction: int = 1, fweights: torch.Tensor | None = None, aweights: torch.Tensor | None = None
+) -> torch.Tensor | None:
+    if input.dim() != 2 or input.is_complex() or not isinstance(input.shape[1], torch.SymInt):
+        return None
+    if fweights is not None or aweights is not None:
+        return None
+    apart = input - input.mean(1, keepdim=True)
+    return (apart @ apart.T / (input.shape[1] - correction)).squeeze()
+
+
+def _correlations(input: torch.Tensor) -> torch.Tensor | None:
+    covariances = _covariances(input)
+    if covariances is None or covariances.dim() != 2:
+        return None
+    deviations = covariances.diagonal().sqrt()
+    return (covariances / deviations[:, None] / deviations).clip(-1, 1)
+
+
+def _with_diagonal(input: torch.Tensor, fill_value: object, wrap: bool = False) -> torch.Tensor | None:
+    if input.dim() != 2 or wrap or not any(isinstance(size, torch.SymInt) for size in input.shape):
+        return None
+    return input.masked_fill_(torch.eye(*input.shape, dtype=torch.bool, device=input.device), fill_value)
 
 
 def _divides(chunks: int, size: torch.SymInt) -> bool:

@@ -79,6 +79,31 @@ def test_entries_taken_along_a_dimension(taken, tmp_path):
     assert not any(output.mixed for node in exported.graph.nodes for output in node.outputs)
 
 
+def similar(z, _):
+    scores = (z @ z.T).fill_diagonal_(-1e9)
+    return F.cross_entropy(scores, torch.arange(z.shape[0]).roll(1))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        similar,
+        lambda z, _: torch.cov(z.T).square().sum(),
+        lambda z, _: z.T.cov(correction=0).square().sum(),
+        lambda z, target: (torch.corrcoef(z.T) * target.T.corrcoef()).sum(),
+    ],
+)
+def test_losses_over_pairs_of_samples(loss, tmp_path):
+    export_and_compare(nn.Linear(4, 4), lambda n: ({"input": torch.randn(n, 4)}, torch.randn(n, 4)), loss, tmp_path, (3, 7),
+                       whole_batch=True)  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", [similar, lambda z, _: torch.cov(z.T).square().sum()])
+def test_losses_over_pairs_of_samples_are_no_sums_over_samples(loss, tmp_path):
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples"):
+        stagewright.export(nn.Linear(4, 4), torch.randn(4, 4), loss=loss, targets=torch.randn(4, 4), path=tmp_path / "model.swg")
+
+
 def test_chunks_of_other_dimensions_stay_chunks(tmp_path):
     class Gated(nn.Module):
         def __init__(self):

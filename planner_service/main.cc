@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/open_files.h"
+#include "common/channel/grpc_log.h"
 #include "common/config/config_command.h"
 #include "common/config/number_checks.h"
 #include "common/log/log.h"
@@ -234,6 +235,7 @@ int Main(int argc, char** argv) {
   settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   SetUpLog(log);
+  LogWhatGrpcSays();
   if (config.chosen()) return config.run();
   if (const absl::Status wrong = settings.Check(); !wrong.ok()) return Complain(wrong);
   for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/channel/unreached.h"
 #include "stagewright/v1/error_details.pb.h"
 
 namespace stagewright::cli {
@@ -36,21 +37,27 @@ bool IsSilence(const grpc::Status& status) {
          status.error_message() == "Deadline Exceeded" && status.error_details().empty();
 }
 
+// Whether a web server answered, in gRPC's words.
+bool IsNoPlanner(const grpc::Status& status) {
+  return status.error_details().empty() &&
+         absl::StartsWith(status.error_message(), "Received http2 header with status");
+}
+
 }  // namespace
 
 Connection::Connection(const std::string& address, const ChannelSecurity& security)
-    : address_(address) {
+    : address_(address), security_(security) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   auto opened = OpenChannel(address, security, arguments);
   channel_status_ = opened.status();
   // Without credentials it is a channel whose calls all fail.
-  const auto channel = opened.ok() ? *opened : grpc::CreateChannel(address, nullptr);
-  planner_ = v1::PlannerService::NewStub(channel);
-  jobs_ = v1::JobService::NewStub(channel);
-  profiles_ = v1::ProfileService::NewStub(channel);
-  topology_ = v1::TopologyService::NewStub(channel);
+  channel_ = opened.ok() ? *opened : grpc::CreateChannel(address, nullptr);
+  planner_ = v1::PlannerService::NewStub(channel_);
+  jobs_ = v1::JobService::NewStub(channel_);
+  profiles_ = v1::ProfileService::NewStub(channel_);
+  topology_ = v1::TopologyService::NewStub(channel_);
 }
 
 std::string FreshId() {
@@ -64,9 +71,11 @@ absl::Status Connection::Translate(const grpc::Status& status) const {
   if (IsSilence(status))
     return absl::UnavailableError(absl::StrCat("no planner answers at ", address_, " in time"));
   // A planner that answers so says when to try again; others are not reached.
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty()) {
+  if (IsNoPlanner(status) ||
+      (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty())) {
     return absl::UnavailableError(
-        absl::StrCat("no planner answers at ", address_, ": ", status.error_message()));
+        absl::StrCat("no planner answers at ", address_, ": ",
+                     WithAdvice(status.error_message(), address_, security_)));
   }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                       absl::StrCat(status.error_message(), RetryIn(status)));

@@ -31,6 +31,8 @@ class Connection {
   v1::JobService::Stub& jobs() { return *jobs_; }
   v1::ProfileService::Stub& profiles() { return *profiles_; }
   v1::TopologyService::Stub& topology() { return *topology_; }
+  // For calls of services that have no stub here; Call runs them, too.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
   // One unary call: Call(deadline, [&](grpc::ClientContext* c) { return stub.F(c, request,
   // &response); }). An unreachable planner is UNAVAILABLE and names the address.
@@ -45,7 +47,9 @@ class Connection {
 
  private:
   const std::string address_;
+  const ChannelSecurity security_;
   absl::Status channel_status_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::PlannerService::Stub> planner_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::ProfileService::Stub> profiles_;

@@ -22,6 +22,7 @@
 #include "clients/cli/service/help_command.h"
 #include "clients/cli/service/version_command.h"
 #include "common/artifacts/artifact_flags.h"
+#include "common/channel/grpc_log.h"
 
 namespace stagewright::cli {
 namespace {
@@ -54,6 +55,7 @@ std::string UsageError(const CLI::App* app, const CLI::Error& error) {
 
 int main(int argc, char** argv) {
   using namespace stagewright::cli;
+  stagewright::SilenceGrpc();
   const PlainOutput plain_output(std::cout), plain_errors(std::cerr);
   Globals globals;
   CLI::App app("stagewright: plans pipeline-parallel training and runs it on workers");

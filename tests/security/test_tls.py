@@ -1,5 +1,6 @@
 """Who hears and who is heard: TLS, certificates on both sides, new ones while everybody runs."""
 
+import json
 import os
 import re
 import shutil
@@ -42,9 +43,16 @@ def test_clients_and_workers_with_certificates_come_in(planner, folder):
     assert "TLS, clients show certificates" in planner.log()
 
 
+def unreached(planner, *flags) -> str:
+    """What the command line says where it does not reach the planner: one line, and none of gRPC's own."""
+    result = planner.cli(*flags, "workers")
+    assert result.returncode == 4 and result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
+
+
 def test_nobody_comes_in_without_one(planner, folder):
-    assert planner.cli("workers").returncode == 4
-    assert planner.cli("--tls-ca", folder / "ca.pem", "workers").returncode == 4
+    assert "give --tls-ca" in unreached(planner)
+    assert "give --tls-cert and --tls-key" in unreached(planner, "--tls-ca", folder / "ca.pem")
     with pytest.raises(stagewright.UnreachableError):
         stagewright.Client(planner.address).workers()
     assert planner.cli(*tls(folder, "client"), "workers").returncode == 0
@@ -53,9 +61,21 @@ def test_nobody_comes_in_without_one(planner, folder):
 def test_a_certificate_of_another_authority_is_worth_nothing(planner, folder, tmp_path):
     other = certificates(tmp_path / "other")
     mixed = ["--tls-ca", folder / "ca.pem", *tls(other, "client")[2:]]
-    assert planner.cli(*mixed, "workers").returncode == 4
+    assert f"--tls-cert {other}/client.pem" in unreached(planner, *mixed)
     # Nor does the client believe a planner that its authority has not signed.
-    assert planner.cli(*tls(other, "client"), "workers").returncode == 4
+    assert f"no authority in --tls-ca {other}/ca.pem, or has expired" in unreached(planner, *tls(other, "client"))
+
+
+def test_tls_to_a_planner_in_the_clear_is_named(folder, tmp_path):
+    with Planner(tmp_path, "--log-format", "json") as planner:
+        assert "speaks no TLS" in unreached(planner, *tls(folder, "client"))
+
+
+def test_a_handshake_that_failed_is_a_line_of_the_log(folder, tmp_path):
+    with Planner(tmp_path, *tls(folder, "planner"), "--log-format", "json") as planner:
+        unreached(planner)
+        wait_for(lambda: "andshake" in planner.log(), "its line")
+        assert all(json.loads(line)["program"] == "stagewright-planner" for line in planner.log().splitlines())
 
 
 def test_a_certificate_names_the_role(planner, folder):

@@ -135,7 +135,15 @@ void Settings::ReadFile() {
   }
   file_ = *std::move(file);
   CheckKeys(file_.entries);
-  for (const ConfigContext& context : file_.contexts) CheckKeys(context.entries);
+  for (const ConfigContext& context : file_.contexts) {
+    CheckKeys(context.entries);
+    for (const ConfigEntry& entry : context.entries) {
+      if (entry.key != kContext) continue;
+      problems_.push_back(absl::StrCat(path_, ":", entry.line, ": the context \"", context.name,
+                                       "\" cannot choose another one: \"", kContext,
+                                       "\" belongs outside of \"", kContextsKey, "\""));
+    }
+  }
   ApplyEntries(file_.entries);
 }
 

@@ -171,6 +171,14 @@ TEST_F(SettingsTest, KeysOfContextsThatDoNotHoldAreLookedAtToo) {
   EXPECT_THAT(program.Run({}), ElementsAre(HasSubstr(path + ":2: \"lisen\"")));
 }
 
+// Its own settings would hold, and none of those of the one that it names.
+TEST_F(SettingsTest, AContextChoosesNoOther) {
+  const std::string path =
+      Write("context: home\ncontexts:\n  home: {context: lab}\n  lab: {listen: lab}\n");
+  Program program(/*contexts=*/true, path);
+  EXPECT_THAT(program.Run({}), ElementsAre(HasSubstr(path + ":3: the context \"home\"")));
+}
+
 TEST_F(SettingsTest, WarnsOfVariablesThatMayBeMisspelt) {
   setenv("TEST_THREDS", "4", 1);
   setenv("TEST_CONFIGG", "a=b", 1);

@@ -195,6 +195,11 @@ absl::StatusOr<int64_t> JobStore::BeginLife(const std::vector<v1::Job>& jobs) {
   return life << kVersionBits;
 }
 
+absl::Status JobStore::TryToWrite() {
+  ASSIGN_OR_RETURN(const int64_t life, ReadNumber(kLife, 0));
+  return store_->Write({{kLife, absl::StrCat(life)}});
+}
+
 absl::StatusOr<int64_t> JobStore::ReadNumber(const std::string& key, int64_t least) const {
   const auto stored = store_->Read(key);
   if (absl::IsNotFound(stored.status())) return least;

@@ -71,6 +71,8 @@ class JobStore {
   // progress and reasons to wait included, which are not stored. For each planner that begins to
   // serve from the store.
   absl::StatusOr<int64_t> BeginLife(const std::vector<v1::Job>& jobs);
+  // Writes what is there already, to see whether the store takes anything.
+  absl::Status TryToWrite();
   absl::Status WriteSteps(const Job& job, const StepHistory& steps);
   absl::Status WriteTrace(const Job& job, const v1::GetJobTraceResponse& trace);
   absl::Status WriteLog(const Job& job, const v1::ListJobLogsResponse& log);

@@ -165,6 +165,7 @@ absl::StatusOr<int64_t> JobLife::Submit(Job job, const std::string& request_id,
     doubtful_ = {job, request_id};
     ++next_;
   }
+  if (!written.ok()) records_.NoteRefused(written);
   RETURN_IF_ERROR(ToldOf(written));
   ++next_;
   requests_.Add(request_id, {job.name(), digest});

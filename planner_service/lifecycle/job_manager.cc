@@ -502,7 +502,7 @@ v1::ListWorkersResponse JobManager::Workers(bool with_events) const {
 
 absl::Status JobManager::CheckWritable() const {
   absl::MutexLock lock(&mutex_);
-  return life_.CheckWritable();
+  return Annotate(ToldOf(life_.records().refusal()), "the state cannot be written");
 }
 
 void JobManager::Suspend() {

@@ -77,7 +77,8 @@ class JobManager {
   v1::ListWorkersResponse Workers(bool events) const;
 
   // OK, or the store's error: what happens to jobs is not shown, and no job is taken or cancelled,
-  // until the state can be written again.
+  // until the state can be written again. Also after a call that it failed while no job waits for
+  // it.
   absl::Status CheckWritable() const;
 
   // The planner is going away: from now on a lost worker does not fail its job, which runs on and

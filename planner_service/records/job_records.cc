@@ -107,11 +107,20 @@ absl::Status JobRecords::WriteJob(JobRecord& record) {
   return absl::OkStatus();
 }
 
+void JobRecords::NoteRefused(const absl::Status& why) {
+  if (absl::IsInvalidArgument(why)) return;  // It is the job that is too large.
+  TryAgainSoon();
+  refused_ = why;
+}
+
+void JobRecords::TryAgainSoon() {
+  if (!refusal().ok()) return;
+  pause_ = kFirstPause;
+  retry_ = SteadyNow() + pause_;
+}
+
 void JobRecords::Hold(JobRecord& record, const absl::Status& why) {
-  if (trouble_.ok()) {
-    pause_ = kFirstPause;
-    retry_ = SteadyNow() + pause_;
-  }
+  TryAgainSoon();
   trouble_ = why;
   if (!record.unstored.has_value()) record.unstored = SteadyNow();
 }
@@ -129,7 +138,7 @@ void JobRecords::Release(JobRecord& record, absl::Time now) {
 }
 
 void JobRecords::WriteWaiting(absl::Time now) {
-  if (trouble_.ok() || now < retry_) return;
+  if (refusal().ok() || now < retry_) return;
   absl::Status trouble;
   for (auto& [number, record] : live_) {
     if (!record.unstored.has_value()) continue;
@@ -144,6 +153,7 @@ void JobRecords::WriteWaiting(absl::Time now) {
     if (!absl::IsResourceExhausted(status) && !absl::IsInvalidArgument(status)) break;
   }
   trouble_ = trouble;
+  if (!refused_.ok()) refused_ = trouble.ok() ? store_.TryToWrite() : trouble;
   pause_ = std::min(2 * pause_, kLongestPause);
   retry_ = now + pause_;
 }

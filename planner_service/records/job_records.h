@@ -58,7 +58,12 @@ class JobRecords {
   // OK unless a transition waits to be written: then nothing new may begin, and this is why, with
   // the code of the store's error.
   const absl::Status& trouble() const { return trouble_; }
-  // Tries again to write what waits, if it is time to, each by itself if the store answers.
+  // The store failed a call, which is told so and tries again itself or not: nothing waits for it.
+  void NoteRefused(const absl::Status& why);
+  // Why the store did not take what it was given last, a call's too; OK once it takes something.
+  const absl::Status& refusal() const { return trouble_.ok() ? refused_ : trouble_; }
+  // Tries again to write what waits, if it is time to, each by itself if the store answers; after a
+  // call that failed, whether it takes anything.
   void WriteWaiting(absl::Time now);
   // The planner itself stood still for so long before `now`: nobody who is waited for could answer.
   void Forgive(absl::Duration stood_still, absl::Time now);
@@ -97,6 +102,7 @@ class JobRecords {
  private:
   absl::Status WriteJob(JobRecord& record);
   void Hold(JobRecord& record, const absl::Status& why);
+  void TryAgainSoon();  // Unless that is planned already.
   void Release(JobRecord& record, absl::Time now);
 
   JobStore store_;
@@ -105,7 +111,7 @@ class JobRecords {
   const OnEvent on_event_;
   std::map<int64_t, JobRecord> live_;
   EndedJobs ended_;
-  absl::Status trouble_;
+  absl::Status trouble_, refused_;
   absl::Time retry_ = absl::InfinitePast();
   absl::Duration pause_;    // Between tries; grows.
   ProfileKeeper profiles_;  // Readers of jobs wait for whoever works on these.

@@ -171,8 +171,12 @@ TEST_F(JobRecordsTest, AJobThatCannotBeStoredIsNotTaken) {
   store_.FailWhen([](const v1::Job&) { return true; });
   EXPECT_EQ(harness_->jobs->Submit(SmallSpec(), "id").status().code(),
             absl::StatusCode::kUnavailable);
+  EXPECT_EQ(harness_->jobs->CheckWritable().code(), absl::StatusCode::kUnavailable)
+      << "whoever watches the planner hears of it, too";
   store_.FailWhen(nullptr);
   EXPECT_EQ(harness_->Submit(SmallSpec(), "id"), "jobs/1");
+  harness_->jobs->Tick(absl::Now() + absl::Minutes(1));
+  EXPECT_EQ(harness_->jobs->CheckWritable(), absl::OkStatus());
 }
 
 TEST_F(JobRecordsTest, EndedJobsAreShownWholeFromTheStore) {

@@ -18,6 +18,23 @@ absl::Time TimeOf(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }
 
+// What is kept from jobs: "w0 is cordoned", "w1/cpu0 is in quarantine (why)".
+std::vector<std::string> TakeNoJobs(const v1::ListWorkersResponse& workers) {
+  std::vector<std::string> closed;
+  for (const v1::Worker& worker : workers.workers()) {
+    if (worker.availability() == v1::WORKER_AVAILABILITY_CORDONED)
+      closed.push_back(worker.name() + " is cordoned");
+    if (worker.availability() == v1::WORKER_AVAILABILITY_DRAINING)
+      closed.push_back(worker.name() + " is draining");
+    for (const v1::WorkerDevice& device : worker.devices()) {
+      if (device.has_quarantined_until())
+        closed.push_back(absl::StrCat(worker.name(), "/", device.name(), " is in quarantine (",
+                                      device.quarantine_reason(), ")"));
+    }
+  }
+  return closed;
+}
+
 }  // namespace
 
 const char* VerdictName(Verdict verdict) {
@@ -64,15 +81,26 @@ Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now) {
     for (const v1::WorkerDevice& device : worker.devices()) held += device.job().empty() ? 0 : 1;
     if (now - TimeOf(worker.last_heartbeat_time()) > kLate) late.push_back(worker.name());
   }
-  const std::string seen = absl::StrCat(workers.workers_size(), " connected, ", held, " of ",
-                                        devices, " devices held by jobs");
-  if (late.empty()) return {Verdict::kGood, "workers", seen, ""};
-  return {Verdict::kWarning, "workers",
-          absl::StrCat(seen, "; not heard of lately: ", absl::StrJoin(late, ", ")),
-          "look at the load of these machines and of the network; compare the clocks"};
+  std::string seen = absl::StrCat(workers.workers_size(), " connected, ", held, " of ", devices,
+                                  " devices held by jobs");
+  const std::vector<std::string> closed = TakeNoJobs(workers);
+  if (!closed.empty()) absl::StrAppend(&seen, "; ", absl::StrJoin(closed, ", "));
+  if (!late.empty()) {
+    return {Verdict::kWarning, "workers",
+            absl::StrCat(seen, "; not heard of lately: ", absl::StrJoin(late, ", ")),
+            "look at the load of these machines and of the network; compare the clocks"};
+  }
+  if (closed.empty()) return {Verdict::kGood, "workers", seen, ""};
+  return {Verdict::kWarning, "workers", seen,
+          "once the cause is mended, stagewright workers uncordon NAME gives a worker jobs again"};
 }
 
-Finding CheckDisk(const v1::GetServerResponse& server) {
+Finding CheckState(const v1::GetServerResponse& server, bool writable) {
+  if (!writable) {
+    return {Verdict::kBad, "state", absl::StrCat(server.state_path(), " cannot be written"),
+            "the planner's log says why, and goes on by itself once it can; until then jobs stand "
+            "still and none is taken"};
+  }
   if (server.state_path() == ":memory:") {
     return {Verdict::kWarning, "state", absl::StrCat(server.state_path(), " keeps nothing"),
             "start the planner with --state FILE: jobs are lost when it ends"};
@@ -98,8 +126,10 @@ Finding CheckQueue(const v1::GetServerResponse& server) {
 
 Finding CheckLinks(const v1::MeasureTopologyResponse& topology) {
   if (absl::StrContains(topology.summary(), "assumed")) {
-    return {Verdict::kWarning, "links", topology.summary(),
-            "stagewright topology measure says why; plans are as good as the figures they go by"};
+    return {
+        Verdict::kWarning, "links", topology.summary(),
+        "stagewright topology measure says why, but for workers with --device-kind, which measure "
+        "none; plans are as good as the figures they go by"};
   }
   if (topology.pending() > 0) {
     return {Verdict::kGood, "links",

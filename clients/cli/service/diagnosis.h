@@ -26,10 +26,10 @@ struct Finding {
 // Whether these versions work together; `own` is that of the client.
 Finding CheckVersions(const std::string& own, const v1::GetServerResponse& server,
                       const v1::ListWorkersResponse& workers);
-// Whether workers are there and are heard of.
+// Whether workers are there, are heard of and take jobs.
 Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now);
-// Whether the planner's state has room.
-Finding CheckDisk(const v1::GetServerResponse& server);
+// Whether the planner's state has room; `writable`: what it says of that itself.
+Finding CheckState(const v1::GetServerResponse& server, bool writable);
 // Whether plans are made at once.
 Finding CheckQueue(const v1::GetServerResponse& server);
 // Whether plans reckon with measured links.

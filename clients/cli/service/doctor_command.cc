@@ -12,6 +12,7 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/service/diagnosis.h"
 #include "clients/cli/service/gpu_diagnosis.h"
+#include "clients/cli/service/health.h"
 #include "clients/cli/view/table.h"
 
 #ifndef STAGEWRIGHT_VERSION
@@ -40,8 +41,9 @@ absl::StatusOr<std::vector<Finding>> Examine(Connection& connection) {
   RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.jobs().ListJobs(context, newest, &jobs);
   }));
+  const bool writable = Serves(connection, v1::JobService::service_full_name(), kCallDeadline);
   std::vector<Finding> findings = {CheckVersions(STAGEWRIGHT_VERSION, server, workers),
-                                   CheckWorkers(workers, absl::Now()), CheckDisk(server),
+                                   CheckWorkers(workers, absl::Now()), CheckState(server, writable),
                                    CheckQueue(server), CheckJobs(jobs, absl::Now())};
   for (Finding& finding : CheckGpus(workers)) findings.push_back(std::move(finding));
   v1::MeasureTopologyResponse topology;

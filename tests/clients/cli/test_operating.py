@@ -150,6 +150,23 @@ def test_the_doctor_names_what_is_missing(service, tmp_path):
     assert NOBODY in fails(4, "doctor")
 
 
+def test_the_doctor_says_when_the_state_cannot_be_written(tmp_path):
+    with Planner(tmp_path) as planner:
+        def state():
+            shown = json.loads(run("doctor", "-o", "json", planner=planner.address).stdout)
+            return next(f for f in shown["findings"] if f["what"] == "state")
+
+        assert state()["verdict"] == "good"
+        (tmp_path / "state.db").rename(tmp_path / "elsewhere.db")
+        submit = run(*submit_flags(tmp_path), planner=planner.address)
+        assert "was moved" in submit.stderr, submit.stderr
+        planner.await_text("the state cannot be written: store")
+        assert state()["verdict"] == "bad" and "cannot be written" in state()["seen"]
+        (tmp_path / "elsewhere.db").rename(tmp_path / "state.db")
+        planner.await_text("the state can be written again")
+        assert state()["verdict"] == "good"
+
+
 def test_versions_of_both_sides(service):
     shown = json.loads(run("version", "-o", "json", planner=service).stdout)
     assert shown["client"] == shown["planner"]["version"]

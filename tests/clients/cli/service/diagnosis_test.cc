@@ -44,18 +44,39 @@ TEST(Diagnosis, WorkersMustBeThereAndHeardOf) {
   ExpectSays(CheckWorkers(Workers({"1"}), kNow + absl::Seconds(9)), Verdict::kWarning, "w0");
 }
 
+TEST(Diagnosis, WorkersShouldTakeJobs) {
+  v1::ListWorkersResponse workers = Workers({"1", "1", "1"});
+  workers.mutable_workers(0)->set_availability(v1::WORKER_AVAILABILITY_CORDONED);
+  workers.mutable_workers(1)->set_availability(v1::WORKER_AVAILABILITY_DRAINING);
+  v1::WorkerDevice* device = workers.mutable_workers(2)->mutable_devices(0);
+  device->set_name("cpu0");
+  device->mutable_quarantined_until()->set_seconds(1'000'300);
+  device->set_quarantine_reason("worker w2 was lost");
+  ExpectSays(CheckWorkers(workers, kNow), Verdict::kWarning,
+             "w0 is cordoned, w1 is draining, w2/cpu0 is in quarantine (worker w2 was lost)");
+}
+
 TEST(Diagnosis, TheStateNeedsRoom) {
   v1::GetServerResponse server;
   server.set_state_path(":memory:");
-  ExpectSays(CheckDisk(server), Verdict::kWarning, ":memory: keeps nothing");
+  ExpectSays(CheckState(server, true), Verdict::kWarning, ":memory: keeps nothing");
   server.set_state_path("etcd://10.0.0.1:2379/prod");
-  ExpectSays(CheckDisk(server), Verdict::kGood, "etcd://10.0.0.1:2379/prod");
+  ExpectSays(CheckState(server, true), Verdict::kGood, "etcd://10.0.0.1:2379/prod");
   server.set_state_path("/data/state.db");
   server.set_state_bytes(1 << 20);
   server.set_state_free_bytes(int64_t{5} << 30);
-  ExpectSays(CheckDisk(server), Verdict::kGood, "5 GiB");
+  ExpectSays(CheckState(server, true), Verdict::kGood, "5 GiB");
   server.set_state_free_bytes(1000);
-  ExpectSays(CheckDisk(server), Verdict::kBad, "/data/state.db");
+  ExpectSays(CheckState(server, true), Verdict::kBad, "/data/state.db");
+}
+
+// A file that was moved or may not grow has all the room of its disk.
+TEST(Diagnosis, TheStateMustBeWritable) {
+  v1::GetServerResponse server;
+  server.set_state_path("/data/state.db");
+  server.set_state_bytes(1 << 20);
+  server.set_state_free_bytes(int64_t{5} << 30);
+  ExpectSays(CheckState(server, false), Verdict::kBad, "/data/state.db cannot be written");
 }
 
 TEST(Diagnosis, PlansShouldNotWait) {

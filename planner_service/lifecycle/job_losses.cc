@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/error_details.h"
+#include "common/clock/steady_now.h"
+#include "common/log/log.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/lifecycle/restart_rules.h"
@@ -28,6 +30,14 @@ std::set<std::string> Unreached(const Run& run, const v1::Failed& message) {
   return unreached;
 }
 
+void LogQuarantine(const Job& job, const std::string& device, absl::Time until,
+                   const std::string& why) {
+  const std::string end =
+      absl::FormatTime(absl::RFC3339_sec, OnTheClock(until), absl::UTCTimeZone());
+  Log(LogLevel::kWarning, absl::StrCat("device is in quarantine until ", end),
+      {{"job", job.name()}, {"device", device}, {"why", why}});
+}
+
 }  // namespace
 
 std::string CauseOf(const Run& run) {
@@ -42,8 +52,11 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
   Job& job = record.job;
   const Run& run = *record.run;
   const auto blame = [&](const std::string& worker, int enough) {
-    for (const int32_t device : run.workers().at(worker))
-      registry_->NoteFailure(job.devices[static_cast<size_t>(device)], message, Now(), enough);
+    for (const int32_t index : run.workers().at(worker)) {
+      const std::string& device = job.devices[static_cast<size_t>(index)];
+      const absl::Time until = registry_->NoteFailure(device, message, Now(), enough);
+      if (until > Now()) LogQuarantine(job, device, until, message);
+    }
   };
   for (const std::string& worker : run.lost()) blame(worker, kFailuresToQuarantine);
   for (const std::string& worker : run.peer_gaps.Outsiders(run.workers(), run.lost()))

@@ -329,10 +329,12 @@ std::vector<std::string> WorkerRegistry::TakeIdleLeavers() {
   return idle;
 }
 
-void WorkerRegistry::NoteFailure(const std::string& device, const std::string& why, absl::Time now,
-                                 int enough) {
+absl::Time WorkerRegistry::NoteFailure(const std::string& device, const std::string& why,
+                                       absl::Time now, int enough) {
   absl::MutexLock lock(&mutex_);
   quarantine_.NoteFailure(device, why, now, enough);
+  const Quarantine::Entry* const kept = quarantine_.Find(device);
+  return kept == nullptr ? absl::InfinitePast() : kept->until;
 }
 
 void WorkerRegistry::Tick(absl::Time now) {

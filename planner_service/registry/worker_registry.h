@@ -78,8 +78,9 @@ class WorkerRegistry {
   std::vector<std::string> TakeIdleLeavers();
 
   // A device failed a job: after `enough` times it is kept from jobs for a while (quarantine.h).
-  void NoteFailure(const std::string& device, const std::string& why, absl::Time now,
-                   int enough = kFailuresToQuarantine);
+  // Until when it is now; the infinite past if it is not.
+  absl::Time NoteFailure(const std::string& device, const std::string& why, absl::Time now,
+                         int enough = kFailuresToQuarantine);
   // Ends what quarantine is over, and finds devices that runs do not leave (kRunsEndWithin).
   void Tick(absl::Time now);
 

@@ -105,6 +105,8 @@ class ServedMetrics : public PlannerMetrics {
     CatchUp(rejected_, static_cast<double>(sample.rejected_plans));
     devices_.Add({{"state", "free"}}).Set(static_cast<double>(sample.free_devices));
     devices_.Add({{"state", "held"}}).Set(static_cast<double>(sample.held_devices));
+    devices_.Add({{"state", "cordoned"}}).Set(static_cast<double>(sample.cordoned_devices));
+    devices_.Add({{"state", "quarantined"}}).Set(static_cast<double>(sample.quarantined_devices));
     workers_.Set(static_cast<double>(sample.workers.size()));
     cache_bytes_.Set(static_cast<double>(sample.cached_plan_bytes));
     state_bytes_.Set(static_cast<double>(sample.state_bytes));
@@ -203,7 +205,8 @@ class ServedMetrics : public PlannerMetrics {
   Gauge& workers_ =
       Make(BuildGauge(), *registry_, "stagewright_planner_workers", "Connected workers.").Add({});
   Family<Gauge>& devices_ = Make(BuildGauge(), *registry_, "stagewright_planner_devices",
-                                 "Devices of connected workers, free or held by a job.");
+                                 "Devices of connected workers: held by a job, free for one, or "
+                                 "kept from jobs as cordoned, draining ones too, or quarantined.");
   Family<Gauge>& heartbeat_age_ =
       Make(BuildGauge(), *registry_, "stagewright_planner_worker_heartbeat_age_seconds",
            "Since a connected worker was last heard of.");

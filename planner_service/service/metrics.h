@@ -18,7 +18,8 @@ namespace stagewright {
 struct PlannerSample {
   int queued_plans = 0;
   int64_t rejected_plans = 0;  // Since the start.
-  int64_t free_devices = 0, held_devices = 0;
+  // Free ones, for a job now; the last two are of those that no job holds.
+  int64_t free_devices = 0, held_devices = 0, cordoned_devices = 0, quarantined_devices = 0;
   std::vector<v1::Worker> workers;
   int64_t cached_plan_bytes = 0;
   int64_t state_bytes = 0, state_free_bytes = 0;  // 0: not known.

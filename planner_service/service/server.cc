@@ -42,6 +42,14 @@ namespace {
 
 constexpr int64_t kCachedPlanBytes = int64_t{64} << 20;
 
+// Where the device is counted.
+int64_t& CountOf(const RegisteredDevice& device, PlannerSample& sample) {
+  if (!device.job.empty()) return sample.held_devices;
+  if (device.available) return sample.free_devices;
+  return device.availability == v1::WORKER_AVAILABILITY_OPEN ? sample.quarantined_devices
+                                                             : sample.cordoned_devices;
+}
+
 // Answers what is offered at another port, in words that help to find it.
 class OfferedElsewhere : public grpc::CallbackGenericService {
  public:
@@ -295,7 +303,7 @@ class RunningServer : public PlannerServer {
     sample.queued_plans = pool_->queued();
     sample.rejected_plans = pool_->rejected();
     for (const RegisteredDevice& device : registry_.Devices(/*free_only=*/false))
-      ++(device.job.empty() ? sample.free_devices : sample.held_devices);
+      ++CountOf(device, sample);
     sample.workers = registry_.List();
     sample.cached_plan_bytes = cache_->bytes();
     const DiskUse disk = DiskUseOf(options_.state);

@@ -213,7 +213,7 @@ nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers) {
           {"ending", device.ending()},
       });
       if (!device.has_quarantined_until()) continue;
-      shown["quarantined_until"] = TimeText(device.quarantined_until());
+      shown["quarantined_until"] = TimeJson(device.quarantined_until());
       shown["quarantine_reason"] = device.quarantine_reason();
     }
     nlohmann::json& told =

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/log/log.h"
 #include "planner_service/registry/quarantine.h"
 #include "planner_service/runs/setbacks.h"
 #include "tests/planner_service/jobs/small_spec.h"
@@ -20,6 +21,7 @@ namespace stagewright {
 namespace {
 
 using namespace testing;  // NOLINT
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -497,6 +499,12 @@ TEST_F(JobLossesTest, TheSameLossAgainAndAgainWithoutAStepEndsTheJob) {
 TEST_F(JobLossesTest, AWorkerThatFailsAgainAndAgainIsKeptFromJobsForAWhile) {
   spec_.set_max_restarts(100);
   Run(2);
+  std::vector<std::string> devices;  // Those that the log says are in quarantine.
+  const LogTap tap([&](const LogLine& line) {
+    if (!absl::StartsWith(line.message, "device is in quarantine until ")) return;
+    for (const LogField& field : line.fields)
+      if (field.key == "device") devices.push_back(field.value);
+  });
   for (int i = 1; i <= kFailuresToQuarantine; ++i) {
     Step(10 * i);
     harness_->Disconnect("b");
@@ -510,6 +518,7 @@ TEST_F(JobLossesTest, AWorkerThatFailsAgainAndAgainIsKeptFromJobsForAWhile) {
   ASSERT_TRUE(worker.ok());
   EXPECT_TRUE(worker->devices(0).has_quarantined_until());
   EXPECT_THAT(worker->devices(0).quarantine_reason(), HasSubstr("worker b was lost"));
+  EXPECT_THAT(devices, ElementsAre("b/cpu0"));
   EXPECT_THAT(harness_->registry.Devices(/*free_only=*/true), IsEmpty());
   Pass(kQuarantineLasts + absl::Seconds(1));
   EXPECT_EQ(harness_->registry.Devices(/*free_only=*/true).size(), 1u);

@@ -88,6 +88,25 @@ TEST_F(JobRpcTest, LogsWhichWorkerIsOpenedOrClosedAndFromWhere) {
   EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_CORDONED, "", "nobody"), Not(HasSubstr("cordoned")));
 }
 
+TEST_F(JobRpcTest, DevicesThatNoJobGetsAreNotCountedAsFree) {
+  ServerOptions options = TestOptions();
+  options.metrics_listen = "127.0.0.1:0";
+  Start(options);
+  ConnectWorker();
+  const auto counted = [this](const char* state) {
+    return Metric(absl::StrCat("stagewright_planner_devices{state=\"", state, "\"}"));
+  };
+  const auto await = [&](const char* state) {
+    for (int i = 0; i < 100 && counted(state) != 1; ++i) absl::SleepFor(absl::Milliseconds(300));
+    EXPECT_EQ(counted(state), 1) << state;
+  };
+  await("free");
+  LogOf(v1::WORKER_AVAILABILITY_CORDONED);
+  await("cordoned");
+  EXPECT_EQ(counted("free"), 0);
+  EXPECT_EQ(counted("quarantined"), 0);
+}
+
 TEST_F(JobRpcTest, LogsWhoOpensOrClosesAWorker) {
   Start(WithTokens());
   ConnectWorker("workers-token-00001");

@@ -126,6 +126,7 @@ TEST(Workers, SayWhetherTheyTakeJobs) {
   const nlohmann::json json = WorkersJson(workers)["workers"][0];
   EXPECT_EQ(json["availability"], "cordoned");
   EXPECT_EQ(json["devices"][1]["ending"], "jobs/7");
+  EXPECT_EQ(json["devices"][2]["quarantined_until"], "1970-01-02T00:00:00Z");
   EXPECT_EQ(json["devices"][2]["quarantine_reason"], "worker w0 was lost");
   EXPECT_FALSE(json["devices"][1].contains("quarantined_until"));
 }

@@ -25,6 +25,12 @@ absl::Status SetPlace(const std::string& where, S3Settings& settings) {
   while (absl::ConsumeSuffix(&rest, "/")) {
   }
   const size_t slash = std::min(rest.find('/'), rest.size());
+  if (absl::StrContains(rest.substr(0, slash), '@')) {  // Not to be repeated in logs.
+    return absl::InvalidArgumentError(
+        "s3://...@...: credentials are no part of s3://BUCKET/PREFIX; give them in the AWS "
+        "variables "
+        "of the environment");
+  }
   settings.bucket = std::string(rest.substr(0, slash));
   if (slash < rest.size()) settings.prefix = absl::StrCat(rest.substr(slash + 1), "/");
   const bool dots = absl::StrContains(absl::StrCat("/", settings.prefix), "/.");

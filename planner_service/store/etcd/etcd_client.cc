@@ -36,6 +36,11 @@ absl::StatusOr<EtcdPlace> ParseEtcdPlace(absl::string_view text) {
   if (!absl::ConsumePrefix(&rest, kScheme)) return wrong("is no etcd address");
   EtcdPlace place;
   const size_t slash = rest.find('/');
+  if (absl::StrContains(rest.substr(0, slash), '@')) {  // Not to be repeated in logs.
+    return absl::InvalidArgumentError(
+        "etcd://...@...: no user and no password are taken; expected "
+        "etcd://HOST:PORT[,HOST:PORT...][/PREFIX], and --etcd-cert where etcd asks who calls");
+  }
   place.prefix = slash == absl::string_view::npos ? "/" : std::string(rest.substr(slash));
   for (absl::string_view endpoint : absl::StrSplit(rest.substr(0, slash), ',')) {
     const size_t colon = endpoint.rfind(':');

@@ -41,6 +41,12 @@ TEST(S3Settings, WhatWouldNotMeanItselfInAUrlIsRefused) {
   }
 }
 
+TEST(S3Settings, ErrorsDoNotRepeatCredentialsOfABucket) {
+  const absl::Status status = Make("s3://id:secret@bucket/b").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("AWS variables of the environment"));
+  EXPECT_EQ(status.message().find("secret"), absl::string_view::npos);
+}
+
 TEST(S3Settings, TheEnvironmentSaysWhereAndWho) {
   const auto settings = Make("s3://models", With({{"AWS_SESSION_TOKEN", "token"},
                                                   {"AWS_DEFAULT_REGION", "eu-north-1"},

@@ -32,6 +32,15 @@ TEST(EtcdPlace, WhatIsWrongIsQuoted) {
   }
 }
 
+TEST(EtcdPlace, ErrorsDoNotRepeatAPassword) {
+  for (const char* text : {"etcd://jane:secret@a:1/x", "etcd://b:1,jane:secret@a:x"}) {
+    const absl::Status status = ParseEtcdPlace(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("no password"));
+    EXPECT_EQ(status.message().find("secret"), absl::string_view::npos);
+  }
+}
+
 TEST(EtcdClient, AsksTheMembersInTurn) {
   testing::EtcdServer server;
   EtcdClient client({{"127.0.0.1:1", server.endpoint()}, "/"}, absl::Seconds(60));

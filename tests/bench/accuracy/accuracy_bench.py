@@ -17,6 +17,7 @@ import argparse
 import json
 import pathlib
 import random
+import signal
 import statistics
 import sys
 
@@ -287,6 +288,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of models")
     parser.add_argument("--ranking", type=int, default=0, metavar="N", help="random plans of each model")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # What was started is ended on the way out.
     torch.set_num_threads(1)
     rounds: dict[str, list] = {}
     for _ in range(options.rounds):

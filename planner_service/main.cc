@@ -73,7 +73,9 @@ void AddPlaceFlags(CLI::App& app, Flags& flags) {
 }
 
 void AddLimitFlags(CLI::App& app, Flags& flags) {
-  app.add_option("--planning-threads", flags.options.planning_threads, "plans solved at once")
+  app.add_option(
+         "--planning-threads", flags.options.planning_threads,
+         "plans solved at once, of calls and of jobs each; one more for whom these keep waiting")
       ->check(CLI::Range(1, 1024));
   app.add_option("--planning-queue", flags.options.planning_queue,
                  "plans that may wait; more are refused")

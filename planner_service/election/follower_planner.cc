@@ -17,8 +17,7 @@ constexpr int64_t kCachedBytes = 0;
 // here.
 class CheckedRpc : public PlannerRpc {
  public:
-  template <typename... Parts>
-  explicit CheckedRpc(const Door* door, Parts... parts) : PlannerRpc(parts...), door_(door) {}
+  using PlannerRpc::PlannerRpc;
 
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request,
@@ -76,8 +75,6 @@ class CheckedRpc : public PlannerRpc {
     reactor->Finish(ToGrpc(status));
     return reactor;
   }
-
-  const Door* const door_;
 };
 
 class PoolPlanner : public FollowerPlanner {

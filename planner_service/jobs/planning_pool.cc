@@ -3,9 +3,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/error_details.h"
+#include "common/clock/steady_now.h"
+#include "common/clock/steady_wait.h"
 
 namespace stagewright {
 namespace {
@@ -19,9 +24,10 @@ void BeNicer(int by) {
 
 }  // namespace
 
-PlanningPool::PlanningPool(int threads, int queue_limit, int nicer)
-    : queue_limit_(queue_limit), nicer_(nicer) {
+PlanningPool::PlanningPool(int threads, int queue_limit, int nicer, absl::Duration patience)
+    : queue_limit_(queue_limit), nicer_(nicer), patience_(patience) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+  threads_.emplace_back([this] { RunForThoseWhoWait(); });
 }
 
 PlanningPool::~PlanningPool() {
@@ -32,22 +38,71 @@ PlanningPool::~PlanningPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status PlanningPool::Submit(std::function<void()> work) {
-  absl::MutexLock lock(&mutex_);
-  // Idle threads take from the queue at once, so they count as room.
-  if (static_cast<int>(queue_.size()) >= queue_limit_ + idle_) {
-    ++rejected_;
-    // One place is likely to be free by then; who comes often must not come all at once.
-    return WithReason(
-        WithRetryAfter(absl::ResourceExhaustedError(
-                           absl::StrCat("the planning queue is full (", queue_.size(),
-                                        " waiting, limit ", queue_limit_, "); try again later")),
-                       absl::Seconds(1) * (1 + static_cast<double>(queue_.size()) /
-                                                   static_cast<double>(threads_.size()))),
-        "PLANNING_QUEUE_FULL");
+absl::Status PlanningPool::Full() const {
+  // One place is likely to be free by then; who comes often must not come all at once.
+  const auto waiting = static_cast<double>(queue_.size()),
+             threads = static_cast<double>(threads_.size());
+  return WithReason(WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
+                                       "the planning queue is full (", queue_.size(),
+                                       " waiting, limit ", queue_limit_, "); try again later")),
+                                   absl::Seconds(1 + waiting / threads)),
+                    "PLANNING_QUEUE_FULL");
+}
+
+PlanningPool::Queue::iterator PlanningPool::WhoLeavesFor(absl::string_view caller) {
+  absl::flat_hash_map<absl::string_view, int> counts;
+  for (const Waiting& waiting : queue_) ++counts[waiting.work.caller];
+  const auto of = [&](Queue::iterator it) { return counts[it->work.caller]; };
+  auto leaves = queue_.end();
+  for (auto it = queue_.begin(); it != queue_.end(); ++it) {
+    if (it->work.give_up == nullptr) continue;
+    if (leaves == queue_.end() || of(it) >= of(leaves)) leaves = it;
   }
-  queue_.push_back(std::move(work));
+  if (leaves == queue_.end() || of(leaves) < counts[caller] + 2) return queue_.end();
+  return leaves;
+}
+
+absl::Status PlanningPool::Submit(Work work) {
+  std::function<void(const absl::Status&)> give_up;
+  absl::Status full;
+  {
+    absl::MutexLock lock(&mutex_);
+    // Idle threads take from the queue at once, so they count as room.
+    if (static_cast<int>(queue_.size()) >= queue_limit_ + idle_) {
+      ++rejected_;
+      full = Full();
+      const auto leaves = WhoLeavesFor(work.caller);
+      if (leaves == queue_.end()) return full;
+      give_up = std::move(leaves->work.give_up);
+      queue_.erase(leaves);  // Its caller has more there, and keeps the turn.
+    }
+    if (FirstOf(work.caller) == queue_.end()) turns_.push_back(work.caller);
+    queue_.push_back({std::move(work), SteadyNow()});
+  }
+  if (give_up != nullptr) give_up(full);
   return absl::OkStatus();
+}
+
+PlanningPool::Queue::iterator PlanningPool::FirstOf(absl::string_view caller) {
+  return std::find_if(queue_.begin(), queue_.end(),
+                      [&](const Waiting& waiting) { return waiting.work.caller == caller; });
+}
+
+PlanningPool::Work PlanningPool::TakeOf(Turns::iterator caller) {
+  const auto first = FirstOf(*caller);
+  Work work = std::move(first->work);
+  queue_.erase(first);
+  turns_.erase(caller);
+  if (FirstOf(work.caller) != queue_.end()) turns_.push_back(work.caller);
+  ++running_[work.caller];
+  return work;
+}
+
+void PlanningPool::RunAndEnd(const Work& work) {
+  work.run();
+  absl::MutexLock lock(&mutex_);
+  const auto running = running_.find(work.caller);
+  if (--running->second == 0) running_.erase(running);
 }
 
 int PlanningPool::queued() const {
@@ -63,7 +118,7 @@ int64_t PlanningPool::rejected() const {
 void PlanningPool::Run() {
   BeNicer(nicer_);
   while (true) {
-    std::function<void()> work;
+    Work work;
     {
       absl::MutexLock lock(&mutex_);
       ++idle_;
@@ -73,10 +128,34 @@ void PlanningPool::Run() {
           this));
       --idle_;
       if (queue_.empty()) return;
-      work = std::move(queue_.front());
-      queue_.pop_front();
+      work = TakeOf(turns_.begin());
     }
-    work();
+    RunAndEnd(work);
+  }
+}
+
+void PlanningPool::RunForThoseWhoWait() {
+  BeNicer(nicer_);
+  while (true) {
+    Work work;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](PlanningPool* pool)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return pool->closing_ || !pool->queue_.empty(); },
+          this));
+      AwaitFor(mutex_, absl::Condition(&closing_), patience_ / 8);
+      if (closing_) return;
+      const absl::Time since = SteadyNow() - patience_;
+      const auto served =
+          std::find_if(turns_.begin(), turns_.end(), [&](const std::string& caller) {
+            mutex_.AssertHeld();
+            return !running_.contains(caller) && FirstOf(caller)->since <= since;
+          });
+      if (served == turns_.end()) continue;
+      work = TakeOf(served);
+    }
+    RunAndEnd(work);
   }
 }
 

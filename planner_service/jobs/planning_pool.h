@@ -1,14 +1,23 @@
 // A fixed number of threads for planning and a bounded queue in front of them: a full queue refuses
-// instead of growing. The threads have a lower priority than others of the process: a search takes
-// a whole core for seconds, and calls, heartbeats and jobs need theirs for a moment at once.
+// instead of growing. Callers take turns, and share the queue: whoever asks for much waits for
+// himself. One thread more serves whom the others keep waiting, so that long searches of one caller
+// do not stop those of others. The threads have a lower priority than others of the process: a
+// search takes a whole core for seconds, and calls, heartbeats and jobs need theirs for a moment at
+// once.
 #pragma once
 
-#include <deque>
+#include <cstdint>
 #include <functional>
+#include <list>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/base/status.h"
 
 namespace stagewright {
@@ -19,23 +28,58 @@ class PlanningPool {
   // How much nicer (setpriority) the threads are than who made the pool; those of plans that nobody
   // waits for are nicer still.
   static constexpr int kNicer = 10, kNicest = 15;
+  // A caller of whom nothing runs and who has waited for so long gets the thread that is kept for
+  // this.
+  static constexpr absl::Duration kPatience = absl::Seconds(5);
 
-  PlanningPool(int threads, int queue_limit, int nicer = kNicer);
+  struct Work {
+    std::string caller;  // It runs in this one's turn.
+    std::function<void()> run;
+    // Called instead of `run` with a status as Submit's, once and without locks, if it has to leave
+    // the queue again. Empty: it never has to.
+    std::function<void(const absl::Status&)> give_up;
+  };
+
+  PlanningPool(int threads, int queue_limit, int nicer = kNicer,
+               absl::Duration patience = kPatience);
   // Runs what is queued, then joins.
   ~PlanningPool();
 
-  // RESOURCE_EXHAUSTED names the limit if the queue is full.
-  absl::Status Submit(std::function<void()> work);
+  // Runs it after what its caller has submitted before, in turn with other callers. If the queue is
+  // full, the newest of the caller with the most in it leaves it, if that one has two more than
+  // this; else RESOURCE_EXHAUSTED names the limit. O(queue_limit).
+  absl::Status Submit(Work work);
+  // What nobody in particular asks for: such work shares a turn, and never has to leave.
+  absl::Status Submit(std::function<void()> run) { return Submit({"", std::move(run), nullptr}); }
   int queued() const;
+  // Works that were refused, or had to leave.
   int64_t rejected() const;
 
  private:
+  struct Waiting {
+    Work work;
+    absl::Time since;
+  };
+  using Queue = std::list<Waiting>;
+  using Turns = std::list<std::string>;
+
   void Run();
+  void RunForThoseWhoWait();
+  absl::Status Full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The end of the queue if none has to.
+  Queue::iterator WhoLeavesFor(absl::string_view caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Their first work, which then counts as running until RunAndEnd has run it.
+  Work TakeOf(Turns::iterator caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Queue::iterator FirstOf(absl::string_view caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunAndEnd(const Work& work) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const int queue_limit_;
   const int nicer_;
+  const absl::Duration patience_;
   mutable absl::Mutex mutex_;
-  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  Queue queue_ ABSL_GUARDED_BY(mutex_);  // As they came.
+  Turns turns_ ABSL_GUARDED_BY(mutex_);  // Callers in the queue, the next first.
+  absl::flat_hash_map<std::string, int> running_ ABSL_GUARDED_BY(mutex_);  // Works by caller.
   int64_t rejected_ ABSL_GUARDED_BY(mutex_) = 0;
   int idle_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

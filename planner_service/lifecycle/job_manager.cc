@@ -12,6 +12,7 @@
 #include "common/log/log.h"
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
+#include "planner_service/lifecycle/job_queue.h"
 #include "planner_service/lifecycle/path_checks.h"
 #include "planner_service/records/job_list.h"
 #include "planner_service/records/page_token.h"
@@ -157,19 +158,19 @@ void JobManager::CountSearch(const JobRequest& request, const absl::Status& stat
 absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
                                       std::shared_ptr<const OperatorProfile> profile,
                                       std::shared_ptr<SearchContext> context) {
-  RETURN_IF_ERROR(pool_->Submit([this, number = job.number, generation = job.generation,
-                                 request = job.request, cluster = std::move(cluster),
-                                 profile = std::move(profile), context = std::move(context)] {
+  auto plan = [this, number = job.number, generation = job.generation, request = job.request,
+               cluster = std::move(cluster), profile = std::move(profile),
+               context = std::move(context)] {
     absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
     std::shared_ptr<const JobPlan> kept;
     const absl::Time start = SteadyNow();
-    auto plan = PlanJobTightly(*request, *cluster, *profile, options_.default_planner, *context);
-    CountSearch(*request, plan.status(), SteadyNow() - start);
-    if (plan.ok()) {
-      planned = ToProto(*plan, *cluster);
-      kept = std::make_shared<const JobPlan>(*std::move(plan));
+    auto found = PlanJobTightly(*request, *cluster, *profile, options_.default_planner, *context);
+    CountSearch(*request, found.status(), SteadyNow() - start);
+    if (found.ok()) {
+      planned = ToProto(*found, *cluster);
+      kept = std::make_shared<const JobPlan>(*std::move(found));
     } else {
-      planned = plan.status();
+      planned = found.status();
     }
     PlanSource source(*cluster, *profile);
     absl::MutexLock lock(&mutex_);
@@ -177,7 +178,8 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
     --planning_;
     if (kept != nullptr) life_.KeepPlan(number, std::move(source), std::move(kept));
     life_.OnPlanned(number, generation, std::move(planned));
-  }));
+  };
+  RETURN_IF_ERROR(pool_->Submit({AccountOf(job).Text(), std::move(plan), nullptr}));
   for (const std::string& worker : WorkersToAsk(job)) registry_->Send(worker, PathsMessage(job));
   ++planning_;
   return absl::OkStatus();
@@ -206,15 +208,16 @@ absl::Status JobManager::StartAhead(const Job& job, std::shared_ptr<const Cluste
   return absl::OkStatus();
 }
 
-absl::Status JobManager::StartReplanner(ReplanProblem problem) {
-  RETURN_IF_ERROR(
-      pool_->Submit([this, problem = std::make_shared<const ReplanProblem>(std::move(problem))] {
-        auto result = PlanAnew(*problem, options_.default_planner);
-        absl::MutexLock lock(&mutex_);
-        CatchUp(SteadyNow());
-        --planning_;
-        life_.EndGrowth(*problem, std::move(result));
-      }));
+absl::Status JobManager::StartReplanner(ReplanProblem given) {
+  const auto problem = std::make_shared<const ReplanProblem>(std::move(given));
+  auto plan = [this, problem] {
+    auto result = PlanAnew(*problem, options_.default_planner);
+    absl::MutexLock lock(&mutex_);
+    CatchUp(SteadyNow());
+    --planning_;
+    life_.EndGrowth(*problem, std::move(result));
+  };
+  RETURN_IF_ERROR(pool_->Submit({problem->account, std::move(plan), nullptr}));
   ++planning_;
   return absl::OkStatus();
 }
@@ -378,8 +381,9 @@ void JobManager::Replan(const v1::ReplanJobRequest& request,
     }
     done(std::move(response));
   };
-  const absl::Status queued =
-      pool_->Submit([this, problem, end] { end(PlanAnew(*problem, options_.default_planner)); });
+  const absl::Status queued = pool_->Submit(
+      {problem->account,
+       [this, problem, end] { end(PlanAnew(*problem, options_.default_planner)); }, nullptr});
   if (!queued.ok()) end(queued);
 }
 

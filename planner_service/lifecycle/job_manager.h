@@ -129,7 +129,7 @@ class JobManager {
                           std::shared_ptr<const OperatorProfile> profile,
                           std::shared_ptr<SearchContext> context)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status StartReplanner(ReplanProblem problem) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status StartReplanner(ReplanProblem given) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ProfileStore* const profiles_;
   WorkerRegistry* const registry_;

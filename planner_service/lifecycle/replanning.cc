@@ -17,6 +17,7 @@
 #include "planner_service/jobs/job_plan.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/changeover.h"
+#include "planner_service/lifecycle/job_queue.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/wire/plan_proto.h"
 
@@ -72,6 +73,7 @@ absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
   problem.number = job.number;
   problem.generation = job.generation;
   problem.job = job.name();
+  problem.account = AccountOf(job).Text();
   problem.request = job.request;
   problem.planned_graph = job.planned_graph;
   problem.plan = job.plan;

@@ -24,6 +24,7 @@ struct ReplanProblem {
   int64_t number = 0;
   int64_t generation = 0;
   std::string job;
+  std::string account;  // The job's owner, as queue/account.h names it.
   std::shared_ptr<const JobRequest> request;
   Sealed<v1::Graph> planned_graph;
   Sealed<v1::Plan> plan;

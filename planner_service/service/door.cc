@@ -332,6 +332,13 @@ absl::Status Door::CheckOptions(const std::string& listen, const std::string& wo
   return Access::CheckOptions(AccessOf(options));
 }
 
+std::string Door::ShareOf(const grpc::ServerContextBase& context) const {
+  const auto caller = CallerOf(context);
+  if (caller.ok() && !caller->user.empty()) return absl::StrCat(caller->tenant, "\n", caller->user);
+  const std::string peer = PeerOf(context);
+  return peer.empty() ? context.peer() : peer;
+}
+
 absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& listen,
                                                  const std::string& worker_listen,
                                                  const DoorOptions& options) {

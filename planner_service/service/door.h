@@ -51,6 +51,9 @@ class Door {
   // The address of who called, which is not that of a planner who passed the call on; empty if that
   // one did not say it.
   virtual std::string PeerOf(const grpc::ServerContextBase& context) const = 0;
+  // The same for all calls that share what one caller may have of something: those of a user, or of
+  // a connection where nobody says who they are.
+  std::string ShareOf(const grpc::ServerContextBase& context) const;
   // One line: who called what, on what, and what became of it.
   virtual void Audit(const grpc::ServerContextBase& context, const absl::StatusOr<Caller>& caller,
                      absl::string_view call, absl::string_view what,

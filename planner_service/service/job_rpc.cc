@@ -244,12 +244,16 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
   if (!BringsPlan(request->spec()))
     return Done(context, Submit(*context, *caller, *request, response));
   auto* reactor = context->DefaultReactor();
+  const auto give_up = [=, this](const absl::Status& full) {
+    if (!request->validate_only())
+      door_->Audit(*context, caller, "SubmitJob", request->spec().display_name(), full);
+    reactor->Finish(ToGrpc(full));
+  };
   const absl::Status queued = plan_checks_.Submit(
-      [=, this] { reactor->Finish(ToGrpc(Submit(*context, *caller, *request, response))); });
-  if (queued.ok()) return reactor;
-  if (!request->validate_only())
-    door_->Audit(*context, caller, "SubmitJob", request->spec().display_name(), queued);
-  reactor->Finish(ToGrpc(queued));
+      {door_->ShareOf(*context),
+       [=, this] { reactor->Finish(ToGrpc(Submit(*context, *caller, *request, response))); },
+       give_up});
+  if (!queued.ok()) give_up(queued);
   return reactor;
 }
 
@@ -271,12 +275,7 @@ grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* JobRpc::WatchJob(grpc::CallbackServerContext* context,
                                                              const grpc::ByteBuffer* request) {
-  const auto caller = door_->CallerOf(*context);
-  // Where nobody says who they are, a connection is one.
-  const std::string owner = caller.ok() && !caller->user.empty()
-                                ? absl::StrCat(caller->tenant, "\n", caller->user)
-                                : context->peer();
-  return StartWatch(jobs_, streams_, &responses_, owner, *request);
+  return StartWatch(jobs_, streams_, &responses_, door_->ShareOf(*context), *request);
 }
 
 grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context,

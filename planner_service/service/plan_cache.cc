@@ -67,8 +67,8 @@ std::optional<grpc::ByteBuffer> PlanCache::Find(absl::string_view question) {
   return known;
 }
 
-int64_t PlanCache::Ask(PlanningPool& pool, absl::string_view question, v1::PlanRequest request,
-                       Deadline deadline, const Done& done) {
+int64_t PlanCache::Ask(PlanningPool& pool, std::string caller, absl::string_view question,
+                       v1::PlanRequest request, Deadline deadline, const Done& done) {
   std::optional<grpc::ByteBuffer> known;
   std::shared_ptr<Flight> begun;
   int64_t ticket = 0;
@@ -91,7 +91,9 @@ int64_t PlanCache::Ask(PlanningPool& pool, absl::string_view question, v1::PlanR
   Count(use);
   if (use == Use::kHit) done(*std::move(known));
   if (use == Use::kMiss) {
-    const absl::Status queued = pool.Submit([this, begun] { Run(begun); });
+    const absl::Status queued =
+        pool.Submit({std::move(caller), [this, begun] { Run(begun); },
+                     [this, begun](const absl::Status& full) { Land(begun, full); }});
     if (!queued.ok()) Land(begun, queued);
   }
   return ticket;

@@ -56,12 +56,12 @@ class PlanCache {
 
   // The answer that is kept, if there is one: whoever asks need not read the question.
   std::optional<grpc::ByteBuffer> Find(absl::string_view question);
-  // The answer, by a search in `pool` if there is none. Shares a search that ends before `deadline`
-  // and has at least half of the time until then. Returns a ticket. Errors are answers:
-  // RESOURCE_EXHAUSTED of a pool that is full, and those of the search. REQUIRES: `question` is
-  // `request`, encoded.
-  int64_t Ask(PlanningPool& pool, absl::string_view question, v1::PlanRequest request,
-              Deadline deadline, const Done& done);
+  // The answer, by a search in `pool` in the caller's turn if there is none. Shares a search that
+  // ends before `deadline` and has at least half of the time until then. Returns a ticket. Errors
+  // are answers: RESOURCE_EXHAUSTED of a pool that is full, and those of the search. REQUIRES:
+  // `question` is `request`, encoded.
+  int64_t Ask(PlanningPool& pool, std::string caller, absl::string_view question,
+              v1::PlanRequest request, Deadline deadline, const Done& done);
   // True if the question was not answered yet: it will not be. A search that nobody waits for ends.
   bool Cancel(int64_t ticket);
 

@@ -31,14 +31,16 @@ class PooledCall : public grpc::ServerUnaryReactor {
  public:
   using Work = std::function<absl::Status(SearchContext&)>;
 
-  static grpc::ServerUnaryReactor* Start(PlanningPool* pool,
+  static grpc::ServerUnaryReactor* Start(PlanningPool* pool, std::string caller,
                                          const grpc::CallbackServerContext& context,
                                          const google::protobuf::Message& request, Work work) {
     auto* call = new PooledCall(DeadlineOf(context));
     absl::Status queued = CheckLimits(request);
     if (queued.ok()) {
       queued =
-          pool->Submit([call, work = std::move(work)] { call->Complete(work(*call->search_)); });
+          pool->Submit({std::move(caller),
+                        [call, work = std::move(work)] { call->Complete(work(*call->search_)); },
+                        [call](const absl::Status& full) { call->Complete(full); }});
     }
     if (!queued.ok()) call->Complete(queued);
     return call;
@@ -107,10 +109,10 @@ class PlanCall : public grpc::ServerUnaryReactor {
  public:
   PlanCall(PlanCache* cache, grpc::ByteBuffer* response) : cache_(cache), response_(response) {}
 
-  void Start(PlanningPool& pool, absl::string_view question, v1::PlanRequest request,
-             PlanCache::Deadline deadline) {
+  void Start(PlanningPool& pool, std::string caller, absl::string_view question,
+             v1::PlanRequest request, PlanCache::Deadline deadline) {
     // The call may have ended when Ask returns, but lives on until its reactor is handed out.
-    ticket_ = cache_->Ask(pool, question, std::move(request), deadline,
+    ticket_ = cache_->Ask(pool, std::move(caller), question, std::move(request), deadline,
                           [this](const PlanCache::Answer& answer) {
                             if (answer.ok()) *response_ = *answer;
                             Finish(ToGrpc(answer.status()));
@@ -205,7 +207,7 @@ grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
   if (read.ok()) read = ToGrpc(CheckLimits(asked));
   if (!read.ok()) return end(read);
   auto* call = new PlanCall(cache_, response);
-  call->Start(*pool_, question, std::move(asked), DeadlineOf(*context));
+  call->Start(*pool_, door_->ShareOf(*context), question, std::move(asked), DeadlineOf(*context));
   return call;
 }
 
@@ -218,9 +220,11 @@ grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
   }
   // The request lives only as long as the stream, the search possibly longer.
   const absl::Status queued =
-      pool_->Submit([call, plan = request->plan(), metrics = metrics_, profiles = profiles_] {
-        call->Solve(plan, metrics, *profiles);
-      });
+      pool_->Submit({door_->ShareOf(*context),
+                     [call, plan = request->plan(), metrics = metrics_, profiles = profiles_] {
+                       call->Solve(plan, metrics, *profiles);
+                     },
+                     [call](const absl::Status& full) { call->Close(full); }});
   if (!queued.ok()) call->Close(queued);
   return call;
 }
@@ -228,7 +232,7 @@ grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
 grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* context,
                                                const v1::ValidateRequest* request,
                                                v1::ValidateResponse* response) {
-  return PooledCall::Start(pool_, *context, *request, [=](SearchContext& search) -> absl::Status {
+  const auto work = [=](SearchContext& search) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
     const auto judged = JudgeGiven(owned.request, request->strategy(), search);
     // What the strategy breaks is the answer; what the question breaks is an error.
@@ -237,31 +241,34 @@ grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* cont
     response->set_valid(judged.ok());
     response->set_violation(std::string(judged.status().message()));
     return absl::OkStatus();
-  });
+  };
+  return PooledCall::Start(pool_, door_->ShareOf(*context), *context, *request, work);
 }
 
 grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* context,
                                                const v1::SimulateRequest* request,
                                                v1::SimulateResponse* response) {
-  return PooledCall::Start(pool_, *context, *request, [=](SearchContext& search) -> absl::Status {
+  const auto work = [=](SearchContext& search) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
     owned.request.timeline = request->timeline();
     ASSIGN_OR_RETURN(JudgedPlan judged, JudgeGiven(owned.request, request->strategy(), search));
     *response->mutable_plan() = ToProto(judged, *owned.cluster);
     return absl::OkStatus();
-  });
+  };
+  return PooledCall::Start(pool_, door_->ShareOf(*context), *context, *request, work);
 }
 
 grpc::ServerUnaryReactor* PlannerRpc::Explain(grpc::CallbackServerContext* context,
                                               const v1::ExplainRequest* request,
                                               v1::ExplainResponse* response) {
-  return PooledCall::Start(pool_, *context, *request, [=](SearchContext& search) -> absl::Status {
+  const auto work = [=](SearchContext& search) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
     ASSIGN_OR_RETURN(const Explanation explanation,
                      ExplainStrategy(owned.request, FromProto(request->strategy()), search));
     *response->mutable_explanation() = ToProto(explanation);
     return absl::OkStatus();
-  });
+  };
+  return PooledCall::Start(pool_, door_->ShareOf(*context), *context, *request, work);
 }
 
 grpc::ServerUnaryReactor* PlannerRpc::ListPlanners(grpc::CallbackServerContext* context,

@@ -7,6 +7,7 @@
 
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/profiles/profile_store.h"
+#include "planner_service/service/door.h"
 #include "planner_service/service/metrics.h"
 #include "planner_service/service/plan_cache.h"
 #include "planner_service/service/rpc.h"
@@ -23,9 +24,10 @@ class PlannerRpc
     : public v1::PlannerService::WithRawCallbackMethod_Plan<v1::PlannerService::CallbackService> {
  public:
   // All outlive the service; `metrics` may be null.
-  PlannerRpc(PlanningPool* pool, PlanCache* cache, OpenStreams* streams, PlannerMetrics* metrics,
-             ServerFigures figures, const ProfileStore* profiles)
-      : pool_(pool),
+  PlannerRpc(const Door* door, PlanningPool* pool, PlanCache* cache, OpenStreams* streams,
+             PlannerMetrics* metrics, ServerFigures figures, const ProfileStore* profiles)
+      : door_(door),
+        pool_(pool),
         cache_(cache),
         streams_(streams),
         metrics_(metrics),
@@ -52,6 +54,9 @@ class PlannerRpc
   grpc::ServerUnaryReactor* GetServer(grpc::CallbackServerContext* context,
                                       const v1::GetServerRequest* request,
                                       v1::GetServerResponse* response) override;
+
+ protected:
+  const Door* const door_;
 
  private:
   PlanningPool* const pool_;

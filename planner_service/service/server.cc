@@ -106,6 +106,7 @@ class RunningServer : public PlannerServer {
         [this] { return profiles_->version(); }, kCachedPlanBytes,
         [this](PlanCache::Use use) { CountUse(use); });
     pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
+    job_pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
     links_ = std::make_unique<LinkProber>(store_.get(), &registry_);
     if (const absl::Status links = links_->Recover(); absl::IsDataLoss(links)) {
       notes_.push_back(absl::StrCat(links.message(), "; links are measured anew"));
@@ -132,13 +133,13 @@ class RunningServer : public PlannerServer {
         metrics_->CountPlan(planner, result, "job", seconds);
       };
     }
-    jobs_ = std::make_unique<JobManager>(store_.get(), profiles_.get(), &registry_, pool_.get(),
+    jobs_ = std::make_unique<JobManager>(store_.get(), profiles_.get(), &registry_, job_pool_.get(),
                                          job_options);
     RETURN_IF_ERROR(jobs_->Recover());
     for (const std::string& note : jobs_->notes()) notes_.push_back(note);
     profiling_ = std::make_unique<Profiling>(profiles_.get(), &registry_);
     planner_rpc_ = std::make_unique<WithHandlers<PlannerRpc>>(
-        pool_.get(), cache_.get(), &streams_, metrics_.get(),
+        door_.get(), pool_.get(), cache_.get(), &streams_, metrics_.get(),
         [this](v1::GetServerResponse& response) { Describe(response); }, profiles_.get());
     job_rpc_ = std::make_unique<WithHandlers<JobRpc>>(jobs_.get(), &streams_, door_.get());
     profile_rpc_ =
@@ -300,8 +301,10 @@ class RunningServer : public PlannerServer {
 
   PlannerSample Sample() const {
     PlannerSample sample;
-    sample.queued_plans = pool_->queued();
-    sample.rejected_plans = pool_->rejected();
+    for (const PlanningPool* pool : {pool_.get(), job_pool_.get()}) {
+      sample.queued_plans += pool->queued();
+      sample.rejected_plans += pool->rejected();
+    }
     for (const RegisteredDevice& device : registry_.Devices(/*free_only=*/false))
       ++CountOf(device, sample);
     sample.workers = registry_.List();
@@ -320,7 +323,7 @@ class RunningServer : public PlannerServer {
     const DiskUse disk = DiskUseOf(options_.state);
     response.set_state_bytes(disk.used_bytes);
     response.set_state_free_bytes(disk.free_bytes);
-    response.set_plans_waiting(pool_->queued());
+    response.set_plans_waiting(pool_->queued() + job_pool_->queued());
   }
 
   const ServerOptions options_;
@@ -336,6 +339,7 @@ class RunningServer : public PlannerServer {
   OpenStreams streams_{options_.owner_streams};
   std::unique_ptr<PlanCache> cache_;  // Outlives the pool, whose threads answer to it.
   std::unique_ptr<PlanningPool> pool_;
+  std::unique_ptr<PlanningPool> job_pool_;  // Jobs wait for no questions of callers.
   std::unique_ptr<LinkProber> links_;
   std::unique_ptr<JobManager> jobs_;
   std::unique_ptr<Profiling> profiling_;

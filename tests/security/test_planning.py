@@ -1,9 +1,16 @@
-"""Clusters whose numbers nobody's machines have: a plan or an error, and the planner lives."""
+"""Planning for everybody: clusters whose numbers nobody's machines have, and callers who ask without end."""
 
+import collections
+import itertools
+import threading
+
+import grpc
 import pytest
-from service import Planner, code_of, tiny_graph
+from service import ROOT, Planner, code_of, tiny_graph
 
+import stagewright
 from stagewright._proto import topology_pb2 as topology_pb
+from stagewright.graph_file import load_graph
 from stagewright.proto import planner_pb
 
 ENOUGH = ("OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED")
@@ -55,3 +62,75 @@ def test_rates_of_devices(planner, field, value):
 def test_rates_of_links(planner, rate):
     code, message = plan(planner, pair(rate=rate))
     assert code in ENOUGH, message
+
+
+TOKENS = {user: f"token-of-{user}-0123456789" for user in ("eve", "ada")}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A planner with one thread for calls of two users, and a short queue."""
+    folder = tmp_path_factory.mktemp("users")
+    (folder / "tokens").write_text("".join(f"{token} submitter {user}\n" for user, token in TOKENS.items()))
+    flags = ("--token-file", folder / "tokens", "--planning-threads", 1, "--planning-queue", 4)
+    with Planner(folder, *flags) as planner:
+        yield planner
+
+
+@pytest.fixture(scope="module")
+def users(shared, tmp_path_factory):
+    """What each may call."""
+    folder = tmp_path_factory.mktemp("tokens")
+    for user, token in TOKENS.items():
+        (folder / user).write_text(token)
+    return {user: shared.stubs(stagewright.Security(token_file=folder / user)) for user in TOKENS}
+
+
+SEEDS = itertools.count()  # Equal questions would share a search.
+
+
+def question():
+    problem = planner_pb.PlanningProblem(graph=tiny_graph(), cluster=pair(), mini_batch=4)
+    return planner_pb.PlanRequest(problem=problem, planner="graphpipe", options={"seed": next(SEEDS)})
+
+
+def test_who_fills_the_queue_leaves_room_for_others(users):
+    done = threading.Event()
+    codes = collections.Counter()
+
+    def flood():
+        while not done.wait(0.01):
+            codes[code_of(users["eve"].Plan, question())[0]] += 1
+
+    floods = [threading.Thread(target=flood) for _ in range(8)]
+    for thread in floods:
+        thread.start()
+    try:
+        asked = 0
+        while asked < 30 or codes["RESOURCE_EXHAUSTED"] < 30:  # Until it was full for a while.
+            assert code_of(users["ada"].Plan, question()) == ("OK", "")
+            asked += 1
+    finally:
+        done.set()
+        for thread in floods:
+            thread.join()
+    assert codes["OK"] > 0, codes
+
+
+def test_endless_searches_of_one_do_not_stop_others(shared, users):
+    graph = load_graph(ROOT / "examples" / "graphs" / "mmt.swg")
+    endless = [
+        planner_pb.PlanRequest(
+            problem=planner_pb.PlanningProblem(
+                graph=graph, cluster_preset="summit:256", mini_batch=16384, optimizer=planner_pb.OPTIMIZER_ADAM
+            ),
+            options=planner_pb.PlanOptions(effort=100, seed=seed),
+        )
+        for seed in range(3)
+    ]
+    with grpc.insecure_channel(shared.address) as channel:  # Whose end cancels its calls.
+        call = channel.unary_unary("/stagewright.v1.PlannerService/Plan", planner_pb.PlanRequest.SerializeToString)
+        metadata = (("authorization", f"Bearer {TOKENS['eve']}"),)
+        searches = [call.future(request, metadata=metadata) for request in endless]
+        assert code_of(users["ada"].Plan, question()) == ("OK", "")
+        assert not any(search.done() for search in searches)

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
@@ -15,6 +17,7 @@
 namespace stagewright {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(PlanningPoolTest, ItsThreadsLeaveTheCoresToOthers) {
@@ -54,6 +57,92 @@ TEST(PlanningPoolTest, RefusesWhatDoesNotFitAndNamesTheLimit) {
   go.Notify();
   done.Wait();
   EXPECT_TRUE(pool.Submit([] {}).ok());
+}
+
+// A pool with one thread, which is busy until it is told to go on, and what it ran then.
+class SharedPoolTest : public ::testing::Test {
+ protected:
+  explicit SharedPoolTest(int queue_limit = 4) : pool_(1, queue_limit) {
+    absl::Notification started;
+    EXPECT_TRUE(pool_
+                    .Submit([&] {
+                      started.Notify();
+                      go_.WaitForNotification();
+                    })
+                    .ok());
+    started.WaitForNotification();
+  }
+
+  absl::Status Submit(const std::string& caller, const std::string& name) {
+    return pool_.Submit({caller, [this, name] { ran_.push_back(name); },
+                         [this, name](const absl::Status& full) {
+                           EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+                           gave_up_.push_back(name);
+                         }});
+  }
+  // All that ran, in order.
+  std::vector<std::string> Run() {
+    go_.Notify();
+    while (pool_.queued() > 0) absl::SleepFor(absl::Milliseconds(1));
+    absl::Notification last;
+    EXPECT_TRUE(pool_.Submit([&] { last.Notify(); }).ok());
+    last.WaitForNotification();
+    return ran_;
+  }
+
+  std::vector<std::string> ran_, gave_up_;
+  absl::Notification go_;
+  PlanningPool pool_;
+};
+
+TEST_F(SharedPoolTest, CallersTakeTurns) {
+  for (const char* name : {"a1", "a2", "b1", "a3"})
+    ASSERT_TRUE(Submit(std::string(1, name[0]), name).ok());
+  EXPECT_THAT(Run(), ElementsAre("a1", "b1", "a2", "a3"));
+  EXPECT_THAT(gave_up_, ElementsAre());
+}
+
+TEST_F(SharedPoolTest, WhoHasMostInAFullQueueMakesRoomForOthers) {
+  for (const char* name : {"a1", "a2", "a3", "a4"}) ASSERT_TRUE(Submit("a", name).ok());
+  EXPECT_TRUE(Submit("b", "b1").ok());
+  EXPECT_THAT(gave_up_, ElementsAre("a4"));
+  EXPECT_TRUE(Submit("b", "b2").ok());
+  EXPECT_THAT(gave_up_, ElementsAre("a4", "a3"));
+  EXPECT_TRUE(absl::IsResourceExhausted(Submit("a", "a5")));
+  EXPECT_TRUE(absl::IsResourceExhausted(Submit("b", "b3"))) << "as many as the other";
+  EXPECT_TRUE(Submit("c", "c1").ok());
+  EXPECT_THAT(gave_up_, ElementsAre("a4", "a3", "b2"));
+  EXPECT_TRUE(Submit("d", "d1").ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(Submit("d", "d2"))) << "all have one";
+  EXPECT_EQ(pool_.queued(), 4);
+  EXPECT_EQ(pool_.rejected(), 7);
+  EXPECT_THAT(Run(), ElementsAre("a1", "b1", "c1", "d1"));
+}
+
+TEST_F(SharedPoolTest, WhatTheServiceItselfPlansDoesNotLeave) {
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(pool_.Submit([this] { ran_.emplace_back("job"); }).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(Submit("a", "a1")));
+  EXPECT_THAT(Run(), ElementsAre("job", "job", "job", "job"));
+}
+
+TEST(PlanningPoolTest, LongWorkOfOneCallerDoesNotStopOthers) {
+  absl::Notification go, served;
+  std::atomic<int> ended{0};
+  PlanningPool pool(2, 8, PlanningPool::kNicer, absl::Milliseconds(20));
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(pool.Submit({"a",
+                             [&] {
+                               go.WaitForNotification();
+                               ++ended;
+                             },
+                             nullptr})
+                    .ok());
+  }
+  ASSERT_TRUE(pool.Submit({"b", [&] { served.Notify(); }, nullptr}).ok());
+  served.WaitForNotification();  // While both threads work for the other.
+  EXPECT_EQ(ended, 0);
+  EXPECT_EQ(pool.queued(), 2) << "the thread that is kept for others does not work for it, too";
+  go.Notify();
 }
 
 TEST(PlanningPoolTest, WithoutAQueueIdleThreadsStillTakeWork) {

@@ -25,7 +25,10 @@ v1::ConnectRequest Progress(const std::string& job, int64_t generation, int64_t 
 }
 
 JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
-    : store(recording), profiles(store), pool(1, 4) {
+    : store(recording),
+      profiles(store),
+      // However long a test keeps the only thread, nothing else is planned.
+      pool(1, 4, PlanningPool::kNicer, absl::InfiniteDuration()) {
   options.on_change = [this](const Job& job) {
     const v1::JobState state = ToProto(job.state);
     if (store->State(job.name()) != state) announced_before_stored = true;

@@ -51,7 +51,8 @@ class PlanCacheTest : public ::testing::Test {
   int64_t Ask(PlanningPool& pool, const std::string& planner, PlanCache::Deadline deadline,
               PlanCache::Done done) {
     const v1::PlanRequest request = RequestOf(planner);
-    return cache_.Ask(pool, request.SerializeAsString(), request, deadline, std::move(done));
+    return cache_.Ask(pool, "caller", request.SerializeAsString(), request, deadline,
+                      std::move(done));
   }
 
   // Waits for the answer.

@@ -53,6 +53,16 @@ absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
   return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
 }
 
+// A state that no job can be in would make a list that is empty whatever there is.
+absl::Status CheckStates(const v1::ListJobsRequest& request) {
+  for (int i = 0; i < request.states_size(); ++i) {
+    const int state = request.states(i);
+    if (state != v1::JOB_STATE_UNSPECIFIED && v1::JobState_IsValid(state)) continue;
+    return WrongField("", absl::StrCat("states[", i, "]"), "must be a state of jobs, is ", state);
+  }
+  return absl::OkStatus();
+}
+
 // Null if it has ended.
 const JobRecord* LiveOf(const JobLife& life, int64_t number) {
   const auto live = life.records().live().find(number);
@@ -289,7 +299,8 @@ absl::StatusOr<v1::Job> JobManager::Get(const std::string& name) const {
 
 absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest& request) const {
   const int page_size = request.page_size();
-  if (page_size < 0) return WrongField("", "page_size", "must not be negative");
+  RETURN_IF_ERROR(CheckNotNegative("", "page_size", int64_t{page_size}));
+  RETURN_IF_ERROR(CheckStates(request));
   const size_t limit = page_size == 0 ? kDefaultPageSize
                                       : static_cast<size_t>(std::min(page_size, kLargestPageSize));
   ASSIGN_OR_RETURN(const int64_t before, NumberOfPage(request));
@@ -429,7 +440,7 @@ absl::StatusOr<v1::GetJobTraceResponse> JobManager::RecordedTrace(const std::str
 
 absl::StatusOr<v1::ListJobLogsResponse> JobManager::Logs(const std::string& name,
                                                          int64_t after_position) const {
-  if (after_position < 0) return WrongField("", "after_position", "must not be negative");
+  RETURN_IF_ERROR(CheckNotNegative("", "after_position", after_position));
   absl::StatusOr<v1::ListJobLogsResponse> log = v1::ListJobLogsResponse();
   const JobStore* store = nullptr;
   int64_t number = 0;
@@ -450,7 +461,7 @@ absl::StatusOr<v1::ListJobLogsResponse> JobManager::Logs(const std::string& name
 
 absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& name,
                                                            int64_t after_step) const {
-  if (after_step < 0) return WrongField("", "after_step", "must not be negative");
+  RETURN_IF_ERROR(CheckNotNegative("", "after_step", after_step));
   const JobStore* store = nullptr;
   int64_t number = 0;
   {
@@ -467,6 +478,7 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
 
 absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher,
                                           int64_t after_version) {
+  RETURN_IF_ERROR(CheckNotNegative("", "after_version", after_version));
   int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);

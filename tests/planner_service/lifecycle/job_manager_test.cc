@@ -549,6 +549,16 @@ TEST_F(JobManagerTest, TellsProgramsWhichFieldIsWrong) {
   });
   EXPECT_EQ(DetailsOf(harness_->jobs->SetAvailability({}).status()).field, "availability");
   EXPECT_EQ(DetailsOf(harness_->jobs->Steps("jobs/1", -1).status()).field, "after_step");
+  const auto unseen = harness_->jobs->Watch(
+      "jobs/1", [](const auto& /*job*/) {}, -1);
+  EXPECT_EQ(DetailsOf(unseen.status()).field, "after_version");
+  v1::ListJobsRequest list;
+  list.add_states(v1::JOB_STATE_RUNNING);
+  for (const int state : {0, 77}) {
+    list.mutable_states()->Add(state);
+    EXPECT_EQ(DetailsOf(harness_->jobs->List(list).status()).field, "states[1]") << state;
+    list.mutable_states()->RemoveLast();
+  }
 }
 
 TEST_F(JobManagerTest, WatchersSeeNewerVersionsInOrderUntilTheyLeave) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/artifacts/artifact_flags.h"
 #include "common/base/open_files.h"
+#include "common/channel/grpc_log.h"
 #include "common/config/config_command.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
@@ -136,6 +137,7 @@ int main(int argc, char** argv) {
   settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);
+  stagewright::LogWhatGrpcSays();
   if (config.chosen()) return config.run();
   if (const absl::Status wrong = settings.Check(); !wrong.ok()) {
     Log(LogLevel::kError, wrong.message());

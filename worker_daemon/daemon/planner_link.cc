@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/channel/unreached.h"
 #include "common/clock/steady_now.h"
 #include "common/clock/steady_wait.h"
 
@@ -33,12 +34,14 @@ absl::StatusOr<std::unique_ptr<PlannerLink>> PlannerLink::Open(const std::string
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   ASSIGN_OR_RETURN(const auto channel, OpenChannel(address, security, arguments));
   return std::unique_ptr<PlannerLink>(
-      new PlannerLink(address, channel, outbox, std::move(callbacks)));
+      new PlannerLink(address, security, channel, outbox, std::move(callbacks)));
 }
 
-PlannerLink::PlannerLink(std::string address, const std::shared_ptr<grpc::Channel>& channel,
-                         Outbox* outbox, Callbacks callbacks)
+PlannerLink::PlannerLink(std::string address, ChannelSecurity security,
+                         const std::shared_ptr<grpc::Channel>& channel, Outbox* outbox,
+                         Callbacks callbacks)
     : address_(std::move(address)),
+      security_(std::move(security)),
       outbox_(outbox),
       callbacks_(std::move(callbacks)),
       stub_(v1::WorkerService::NewStub(channel)),
@@ -69,7 +72,8 @@ void PlannerLink::Run() {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
     Log(LogLevel::kWarning,
-        absl::StrCat("planner at ", address_, ": ", status.error_message(), "; trying again"));
+        absl::StrCat("planner at ", address_, ": ",
+                     WithAdvice(status.error_message(), address_, security_), "; trying again"));
     AwaitFor(mutex_, absl::Condition(&stopping_), retry);
     if (stopping_) return;
     retry = std::min(retry * 2, kLongestRetry);

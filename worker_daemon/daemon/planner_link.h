@@ -38,8 +38,8 @@ class PlannerLink {
  private:
   using Stream = grpc::ClientReaderWriter<v1::ConnectRequest, v1::ConnectResponse>;
 
-  PlannerLink(std::string address, const std::shared_ptr<grpc::Channel>& channel, Outbox* outbox,
-              Callbacks callbacks);
+  PlannerLink(std::string address, ChannelSecurity security,
+              const std::shared_ptr<grpc::Channel>& channel, Outbox* outbox, Callbacks callbacks);
   void Run();
   // One stream from beginning to end; returns why it ended. `registered`: the planner took the
   // worker.
@@ -48,6 +48,7 @@ class PlannerLink {
   void Log(LogLevel level, const std::string& line);
 
   const std::string address_;
+  const ChannelSecurity security_;
   Outbox* const outbox_;
   const Callbacks callbacks_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;

@@ -14,7 +14,7 @@ from turns import median_with_interval, take_turns, turns_of  # noqa: E402
 class TurnsTest(unittest.TestCase):
 
   def test_a_turn_is_what_lies_between_two_stops(self):
-    steps = [4, 1, 13, 2, 4, 3, 12, 5, 5, 15, 4]  # Stops of twelve seconds; a warm-up and a rest.
+    steps = [4, 1, 13, 2, 7, 3, 12, 5, 5, 15, 4]  # Stops of twelve seconds; a warm-up and a rest.
     self.assertEqual(turns_of(steps, pause=12), [3, 5])
     self.assertEqual(turns_of([1, 1], pause=8), [])
 

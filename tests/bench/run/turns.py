@@ -35,11 +35,11 @@ def take_turns(contestants: Sequence[Iterable[int]], seconds: float, count: int)
 
 
 def turns_of(steps: Sequence[float], pause: float) -> list[float]:
-    """The median of each turn's steps; steps of half a `pause` and more were stopped. Without the steps before the first
-    stop and after the last. All in seconds."""
+    """The median of each turn's steps. Those of a `pause` and more were stopped, as others end within a turn, which is as
+    long. Without the steps before the first stop and after the last. All in seconds."""
     turns, current = [], None
     for seconds in steps:
-        if seconds < pause / 2:
+        if seconds < pause:
             if current is not None:
                 current.append(seconds)
             continue

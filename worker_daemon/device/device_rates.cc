@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/cost/cost_model.h"
+#include "worker_daemon/device/efficiency_fit.h"
 #include "worker_daemon/device/work_clock.h"
 #include "worker_daemon/torch/torch_guard.h"
 
@@ -148,11 +149,6 @@ std::vector<ConvolutionShape> ConvolutionsToTime(const at::Device& device) {
   return {{8, 8, 16}, {8, 32, 16}, {16, 64, 14}};
 }
 
-// What work of some size took, at one of several sizes.
-struct TimedWork {
-  double flops, seconds;
-};
-
 // Times of `shapes`, from small to large; none where the device lacks the type.
 template <typename Shape, typename Seconds>
 std::vector<TimedWork> TimeAll(const at::Device& device, const std::vector<Shape>& shapes,
@@ -166,23 +162,6 @@ std::vector<TimedWork> TimeAll(const at::Device& device, const std::vector<Shape
   });
   if (!measured.ok()) timed.clear();
   return timed;
-}
-
-// Which share of the peak is reached by the size of work, at `fastest` operations a second at most.
-EfficiencyCurve CurveOf(std::vector<TimedWork> timed, double peak, double fastest) {
-  EfficiencyCurve curve;
-  curve.points.resize(timed.size());
-  for (size_t i = timed.size(); i-- > 0;) {
-    // Less work takes less time, at a rate that is no higher: all else is noise, or an overhead
-    // that hides in other work.
-    constexpr double kLess = 1 - 1e-6;
-    const double flops = timed[i].flops;
-    double& seconds = timed[i].seconds;
-    if (i + 1 < timed.size()) seconds = std::min(seconds, kLess * timed[i + 1].seconds);
-    seconds = std::max(seconds, flops / fastest);
-    curve.points[i] = {flops, flops / seconds / peak};
-  }
-  return curve;
 }
 
 // The peak rate of a type and its curve by what layers reach. Nothing where the device lacks it.

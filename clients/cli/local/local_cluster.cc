@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -106,6 +107,17 @@ absl::Status LocalCluster::StartWorker(const std::string& program, int index) {
   return absl::OkStatus();
 }
 
+std::string LocalCluster::LogsOfMissing(const v1::ListWorkersResponse& registered) const {
+  std::string text;
+  for (size_t i = 1; i < processes_.size(); ++i) {
+    const ChildProcess& worker = processes_[i];
+    const auto is_it = [&](const v1::Worker& other) { return other.name() == worker.name(); };
+    if (std::any_of(registered.workers().begin(), registered.workers().end(), is_it)) continue;
+    absl::StrAppend(&text, "; the end of ", worker.name(), "'s log:\n", worker.EndOfLog(kLogLines));
+  }
+  return text;
+}
+
 absl::Status LocalCluster::AwaitWorkers(Pause pause) {
   Connection connection(address_, {});
   const absl::Time deadline = SteadyNow() + kStartPatience;
@@ -117,9 +129,9 @@ absl::Status LocalCluster::AwaitWorkers(Pause pause) {
     }));
     if (response.workers_size() >= options_.workers) return absl::OkStatus();
     if (SteadyNow() > deadline) {
-      return absl::DeadlineExceededError(absl::StrFormat("%d of %d workers registered in %s",
-                                                         response.workers_size(), options_.workers,
-                                                         absl::FormatDuration(kStartPatience)));
+      return absl::DeadlineExceededError(absl::StrFormat(
+          "%d of %d workers registered in %s%s", response.workers_size(), options_.workers,
+          absl::FormatDuration(kStartPatience), LogsOfMissing(response)));
     }
     if (!pause(kPollInterval)) return absl::CancelledError("interrupted");
   }

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "clients/cli/local/child_process.h"
 #include "common/base/status.h"
+#include "stagewright/v1/job_service.pb.h"
 
 namespace stagewright::cli {
 
@@ -42,6 +43,8 @@ class LocalCluster {
   absl::Status StartPlanner(const std::string& program, Pause pause);
   absl::Status StartWorker(const std::string& program, int index);
   absl::Status AwaitWorkers(Pause pause);
+  // The ends of the logs of workers that have not registered.
+  std::string LogsOfMissing(const v1::ListWorkersResponse& registered) const;
 
   const LocalClusterOptions options_;
   std::string address_;

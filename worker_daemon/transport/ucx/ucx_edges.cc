@@ -29,9 +29,11 @@ UcxEdges::UcxEdges(UcxWorker* worker, const GenerationKey* key, UcxControlLine* 
 
 void UcxEdges::Connect(const std::map<int, UcxPeerAddress>& peers, Report report) {
   report_ = std::move(report);
+  worker_->door().Open();
+  close_door_at_ = absl::InfiniteFuture();
+  for (const auto& [device, address] : peers) edges_[device].device = device;
   for (const auto& [device, address] : peers) {
     UcxEdge& edge = edges_[device];
-    edge.device = device;
     if (leaving_.has_value()) {
       Fail(edge, leaving_->reason);
     } else if (const auto bye = early_.byes.find(device); bye != early_.byes.end()) {
@@ -74,7 +76,11 @@ void UcxEdges::PartAt(UcxEdge& edge, absl::Time time) {
 }
 
 void UcxEdges::Tell(UcxEdge& edge, const absl::Status& status) {
-  if (!std::exchange(edge.reported, true)) report_(edge.device, status);
+  if (std::exchange(edge.reported, true)) return;
+  const bool all = std::all_of(edges_.begin(), edges_.end(),
+                               [](const auto& other) { return other.second.reported; });
+  if (all) close_door_at_ = SteadyNow() + kDoorOpen;
+  report_(edge.device, status);
 }
 
 void UcxEdges::TellIfReady(UcxEdge& edge) {
@@ -164,6 +170,10 @@ void UcxEdges::Close(UcxEdge& edge) {
 bool UcxEdges::Settle(bool quiet) {
   const absl::Time now = SteadyNow();
   if (now >= look_at_ && (quiet || now >= look_at_ + kAnswer)) LookForEnds();
+  if (now >= close_door_at_) {
+    worker_->door().Close();
+    close_door_at_ = absl::InfiniteFuture();
+  }
   if (!unsettled_) return false;
   bool any = false;
   unsettled_ = false;
@@ -209,7 +219,7 @@ bool UcxEdges::SettleOne(UcxEdge& edge, absl::Time now) {
 }
 
 absl::Time UcxEdges::next_timer() const {
-  absl::Time next = leaving_.has_value() ? leaving_->end_by : absl::InfiniteFuture();
+  absl::Time next = leaving_.has_value() ? leaving_->end_by : close_door_at_;
   if (!unsettled_) return next;
   for (const auto& [device, edge] : edges_) next = std::min(next, edge.due_at());
   return next;

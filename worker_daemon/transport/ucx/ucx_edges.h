@@ -5,6 +5,8 @@
 // (generation_key.h); what is not, or answers another challenge, changes nothing, whoever it says
 // it comes from, and the true peer may still come.
 //
+// A second after all edges are ready, or have failed, nobody is let in any more (../tcp_door.h).
+//
 // Leaving. UCX over shared memory does not tell a peer that an endpoint closed, and what lies
 // unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and once all
 // have answered (or died, or a second has passed) ends its whole UCX worker. Who hears "bye" gives
@@ -51,6 +53,8 @@ class UcxEdges {
  public:
   static constexpr absl::Duration kAnswer = absl::Seconds(1);  // How long a bye waits for answers.
   static constexpr absl::Duration kWatch = absl::Milliseconds(50);  // Between looks at peers.
+  // How long after all edges are there UCX takes connections: those of peers are on their way.
+  static constexpr absl::Duration kDoorOpen = absl::Seconds(1);
   // How long after its endpoint was closed an operation is abandoned.
   static constexpr absl::Duration kDrain = absl::Milliseconds(200);
 
@@ -121,6 +125,7 @@ class UcxEdges {
   Early early_;
   std::optional<Leaving> leaving_;
   bool unsettled_ = false;  // Some edge may be due.
+  absl::Time close_door_at_ = absl::InfiniteFuture();
   absl::Time look_at_ = absl::InfinitePast();
 };
 

@@ -139,6 +139,7 @@ absl::Status UcxWorker::Initialize(const UcxOptions& options) {
   ucp_config_release(config);
   RETURN_IF_ERROR(configured);
 
+  const std::set<int> listened = TcpDoor::Listening();
   ucp_worker_params_t params = {};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS |
                       UCP_WORKER_PARAM_FIELD_FLAGS;
@@ -157,6 +158,7 @@ absl::Status UcxWorker::Initialize(const UcxOptions& options) {
   if (status != UCS_OK) return UcxError("getting the address of a UCX worker", status);
   address_.assign(reinterpret_cast<const char*>(address), length);
   ucp_worker_release_address(worker_, address);
+  door_ = TcpDoor(listened, address_);
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker_daemon/transport/tcp_door.h"
 #include "worker_daemon/transport/ucx/ucx_options.h"
 
 namespace stagewright {
@@ -24,6 +25,8 @@ class UcxWorker {
   ucp_worker_h get() const { return worker_; }
   const std::string& address() const { return address_; }
   int event_fd() const { return event_fd_; }
+  // For peers that connect over TCP; open at first.
+  const TcpDoor& door() const { return door_; }
 
  private:
   UcxWorker() = default;
@@ -33,6 +36,7 @@ class UcxWorker {
   ucp_worker_h worker_ = nullptr;
   std::string address_;
   int event_fd_ = -1;
+  TcpDoor door_;
 };
 
 // INTERNAL "`what`: <UCX's text>".

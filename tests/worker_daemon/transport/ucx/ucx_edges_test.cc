@@ -1,9 +1,11 @@
 #include "worker_daemon/transport/ucx/ucx_edges.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -11,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/clock/steady_now.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/stopwatch.h"
@@ -132,7 +135,7 @@ TEST_P(UcxEdgesTest, AreReadyOnceBothHaveGreeted) {
   ASSERT_TRUE(Both([&] { return !one_.reports.empty() && !two_.reports.empty(); }));
   EXPECT_EQ(one_.reports.at(0), std::make_pair(2, absl::OkStatus()));
   EXPECT_EQ(two_.reports.at(0), std::make_pair(1, absl::OkStatus()));
-  EXPECT_EQ(one_.edges.next_timer(), absl::InfiniteFuture());
+  EXPECT_LE(one_.edges.next_timer(), SteadyNow() + UcxEdges::kDoorOpen);
   EXPECT_EQ(one_.edges.Find(1), nullptr);
 }
 
@@ -254,6 +257,33 @@ TEST_P(UcxEdgesTest, WhoConnectsAndSaysNothingOrNonsenseHoldsNobodyUp) {
   }
   EXPECT_EQ(strangers.empty(), GetParam() != "tcp,self");
   ConnectBoth();
+}
+
+// Whether a connection to the port comes about, which takes no time where it does.
+bool CanConnect(const sockaddr_in& port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  connect(fd, reinterpret_cast<const sockaddr*>(&port), sizeof(port));
+  pollfd connected = {fd, POLLOUT, 0};
+  poll(&connected, 1, /*timeout=*/200);
+  close(fd);
+  return (connected.revents & (POLLOUT | POLLERR)) == POLLOUT;
+}
+
+TEST_P(UcxEdgesTest, NobodyIsLetInOnceAllPeersAre) {
+  const std::vector<sockaddr_in> ports = OpenPorts();
+  EXPECT_EQ(ports.empty(), GetParam() != "tcp,self");
+  EXPECT_EQ(one_.worker->door().size() + two_.worker->door().size(), ports.size());
+  EXPECT_TRUE(std::all_of(ports.begin(), ports.end(), CanConnect));
+  ConnectBoth();
+  EXPECT_TRUE(std::all_of(ports.begin(), ports.end(), CanConnect)) << "a late peer may still come";
+  const absl::Time closed = SteadyNow() + UcxEdges::kDoorOpen + absl::Milliseconds(20);
+  ASSERT_TRUE(Both([&] { return SteadyNow() > closed; }));
+  EXPECT_EQ(one_.edges.next_timer(), absl::InfiniteFuture());
+  EXPECT_TRUE(std::none_of(ports.begin(), ports.end(), CanConnect));
+  one_.edges.Leave(absl::AbortedError("enough"));  // It is heard: those who are in stay in.
+  ASSERT_TRUE(Both([&] { return !two_.edges.Find(1)->failure.ok(); }));
+  EXPECT_THAT(std::string(two_.edges.Find(1)->failure.message()), HasSubstr("enough"));
+  ASSERT_TRUE(Both([&] { return one_.edges.MayEnd(); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, UcxEdgesTest, ::testing::Values("posix,self", "tcp,self"),

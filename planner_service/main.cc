@@ -78,7 +78,7 @@ void AddLimitFlags(CLI::App& app, Flags& flags) {
          "plans solved at once, of calls and of jobs each; one more for whom these keep waiting")
       ->check(CLI::Range(1, 1024));
   app.add_option("--planning-queue", flags.options.planning_queue,
-                 "plans that may wait; more are refused")
+                 "plans that may wait, of calls and of jobs each; more are refused")
       ->check(CLI::Range(0, 1 << 20));
   app.add_option("--worker-timeout", flags.worker_timeout_seconds,
                  "seconds of silence after which a worker is lost")

@@ -25,7 +25,7 @@ void BeNicer(int by) {
 }  // namespace
 
 PlanningPool::PlanningPool(int threads, int queue_limit, int nicer, absl::Duration patience)
-    : queue_limit_(queue_limit), nicer_(nicer), patience_(patience) {
+    : num_threads_(threads), queue_limit_(queue_limit), nicer_(nicer), patience_(patience) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
   threads_.emplace_back([this] { RunForThoseWhoWait(); });
 }
@@ -40,12 +40,11 @@ PlanningPool::~PlanningPool() {
 
 absl::Status PlanningPool::Full() const {
   // One place is likely to be free by then; who comes often must not come all at once.
-  const auto waiting = static_cast<double>(queue_.size()),
-             threads = static_cast<double>(threads_.size());
+  const auto waiting = static_cast<double>(queue_.size());
   return WithReason(WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
                                        "the planning queue is full (", queue_.size(),
                                        " waiting, limit ", queue_limit_, "); try again later")),
-                                   absl::Seconds(1 + waiting / threads)),
+                                   absl::Seconds(1 + waiting / num_threads_)),
                     "PLANNING_QUEUE_FULL");
 }
 
@@ -115,6 +114,22 @@ int64_t PlanningPool::rejected() const {
   return rejected_;
 }
 
+PlanningPool::Turns::iterator PlanningPool::Next() {
+  return std::find_if(turns_.begin(), turns_.end(), [&](const std::string& caller) {
+    mutex_.AssertHeld();
+    const auto running = running_.find(caller);
+    return running == running_.end() || running->second < num_threads_;
+  });
+}
+
+PlanningPool::Turns::iterator PlanningPool::WhoHasWaited() {
+  const absl::Time since = SteadyNow() - patience_;
+  return std::find_if(turns_.begin(), turns_.end(), [&](const std::string& caller) {
+    mutex_.AssertHeld();
+    return !running_.contains(caller) && FirstOf(caller)->since <= since;
+  });
+}
+
 void PlanningPool::Run() {
   BeNicer(nicer_);
   while (true) {
@@ -123,12 +138,13 @@ void PlanningPool::Run() {
       absl::MutexLock lock(&mutex_);
       ++idle_;
       mutex_.Await(absl::Condition(
-          +[](PlanningPool* pool)
-               ABSL_NO_THREAD_SAFETY_ANALYSIS { return pool->closing_ || !pool->queue_.empty(); },
+          +[](PlanningPool* pool) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+            return pool->Next() != pool->turns_.end() || (pool->closing_ && pool->queue_.empty());
+          },
           this));
       --idle_;
       if (queue_.empty()) return;
-      work = TakeOf(turns_.begin());
+      work = TakeOf(Next());
     }
     RunAndEnd(work);
   }
@@ -144,15 +160,12 @@ void PlanningPool::RunForThoseWhoWait() {
           +[](PlanningPool* pool)
                ABSL_NO_THREAD_SAFETY_ANALYSIS { return pool->closing_ || !pool->queue_.empty(); },
           this));
-      AwaitFor(mutex_, absl::Condition(&closing_), patience_ / 8);
       if (closing_) return;
-      const absl::Time since = SteadyNow() - patience_;
-      const auto served =
-          std::find_if(turns_.begin(), turns_.end(), [&](const std::string& caller) {
-            mutex_.AssertHeld();
-            return !running_.contains(caller) && FirstOf(caller)->since <= since;
-          });
-      if (served == turns_.end()) continue;
+      const auto served = WhoHasWaited();
+      if (served == turns_.end()) {
+        AwaitFor(mutex_, absl::Condition(&closing_), patience_ / 8);
+        continue;
+      }
       work = TakeOf(served);
     }
     RunAndEnd(work);

@@ -1,9 +1,9 @@
 // A fixed number of threads for planning and a bounded queue in front of them: a full queue refuses
 // instead of growing. Callers take turns, and share the queue: whoever asks for much waits for
-// himself. One thread more serves whom the others keep waiting, so that long searches of one caller
-// do not stop those of others. The threads have a lower priority than others of the process: a
-// search takes a whole core for seconds, and calls, heartbeats and jobs need theirs for a moment at
-// once.
+// himself. One thread more serves whom the others keep waiting, and no caller has more of them than
+// there are besides: long searches of one caller do not stop those of others. The threads have a
+// lower priority than others of the process: a search takes a whole core for seconds, and calls,
+// heartbeats and jobs need theirs for a moment at once.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class PlanningPool {
   struct Work {
     std::string caller;  // It runs in this one's turn.
     std::function<void()> run;
-    // Called instead of `run` with a status as Submit's, once and without locks, if it has to leave
-    // the queue again. Empty: it never has to.
+    // Called instead of `run` with a status as Submit's, once, by a later Submit's thread without
+    // locks of the pool, if it has to leave the queue again. Empty: it never has to.
     std::function<void(const absl::Status&)> give_up;
   };
 
@@ -66,6 +66,10 @@ class PlanningPool {
   void Run();
   void RunForThoseWhoWait();
   absl::Status Full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The caller whose turn it is; the end if each has as many works running as it may.
+  Turns::iterator Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // One of whom nothing runs, and who has waited for long enough; the end if there is none.
+  Turns::iterator WhoHasWaited() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The end of the queue if none has to.
   Queue::iterator WhoLeavesFor(absl::string_view caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Their first work, which then counts as running until RunAndEnd has run it.
@@ -73,6 +77,7 @@ class PlanningPool {
   Queue::iterator FirstOf(absl::string_view caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunAndEnd(const Work& work) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const int num_threads_;  // Without the one that is kept.
   const int queue_limit_;
   const int nicer_;
   const absl::Duration patience_;

@@ -392,8 +392,10 @@ void JobManager::Replan(const v1::ReplanJobRequest& request,
     }
     done(std::move(response));
   };
+  // In a turn of its own: whoever asks may give it an hour, for which the account's jobs would
+  // wait.
   const absl::Status queued = pool_->Submit(
-      {problem->account,
+      {absl::StrCat("replan for ", problem->account),
        [this, problem, end] { end(PlanAnew(*problem, options_.default_planner)); }, nullptr});
   if (!queued.ok()) end(queued);
 }

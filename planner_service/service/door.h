@@ -52,7 +52,8 @@ class Door {
   // one did not say it.
   virtual std::string PeerOf(const grpc::ServerContextBase& context) const = 0;
   // The same for all calls that share what one caller may have of something: those of a user, or of
-  // a connection where nobody says who they are.
+  // a connection where nobody says who they are (of the follower that passed it on, unless it shows
+  // a planner's certificate).
   std::string ShareOf(const grpc::ServerContextBase& context) const;
   // One line: who called what, on what, and what became of it.
   virtual void Audit(const grpc::ServerContextBase& context, const absl::StatusOr<Caller>& caller,

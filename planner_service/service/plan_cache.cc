@@ -70,36 +70,70 @@ std::optional<grpc::ByteBuffer> PlanCache::Find(absl::string_view question) {
 int64_t PlanCache::Ask(PlanningPool& pool, std::string caller, absl::string_view question,
                        v1::PlanRequest request, Deadline deadline, const Done& done) {
   std::optional<grpc::ByteBuffer> known;
-  std::shared_ptr<Flight> begun;
+  std::shared_ptr<Flight> flight;
   int64_t ticket = 0;
   Use use = Use::kMiss;
+  bool wants_turn = false;
   {
     absl::MutexLock lock(&mutex_);
     ticket = next_++;
     known = FindKept(question);
     if (known.has_value()) {
       use = Use::kHit;
-    } else if (const auto flight = FindFlight(question, deadline)) {
-      flight->waiting[ticket] = done;
-      use = Use::kShared;
     } else {
-      begun = std::make_shared<Flight>(question, std::move(request), deadline);
-      begun->waiting[ticket] = done;
-      flights_.push_back(begun);
+      flight = FindFlight(question, deadline);
+      if (flight != nullptr) {
+        use = Use::kShared;
+      } else {
+        flight = std::make_shared<Flight>(question, std::move(request), deadline);
+        flights_.push_back(flight);
+      }
+      const auto& waiting = flight->waiting;
+      wants_turn = !flight->begun &&
+                   std::none_of(waiting.begin(), waiting.end(),
+                                [&](const auto& other) { return other.second.caller == caller; });
+      flight->waiting[ticket] = {caller, done};
     }
   }
   Count(use);
   if (use == Use::kHit) done(*std::move(known));
-  if (use == Use::kMiss) {
-    const absl::Status queued =
-        pool.Submit({std::move(caller), [this, begun] { Run(begun); },
-                     [this, begun](const absl::Status& full) { Land(begun, full); }});
-    if (!queued.ok()) Land(begun, queued);
+  if (wants_turn) {
+    const auto give_up = [this, flight, caller](const absl::Status& full) {
+      LeaveQueue(flight, caller, full);
+    };
+    const absl::Status queued = pool.Submit({caller, [this, flight] { Run(flight); }, give_up});
+    if (!queued.ok()) give_up(queued);
   }
   return ticket;
 }
 
+void PlanCache::LeaveQueue(const std::shared_ptr<Flight>& flight, const std::string& caller,
+                           const absl::Status& full) {
+  std::vector<Done> leaving;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (flight->begun) return;  // In the turn of another.
+    for (auto it = flight->waiting.begin(); it != flight->waiting.end();) {
+      if (it->second.caller != caller) {
+        ++it;
+        continue;
+      }
+      leaving.push_back(std::move(it->second.done));
+      it = flight->waiting.erase(it);
+    }
+    if (flight->waiting.empty()) {
+      flight->begun = true;
+      flights_.erase(std::find(flights_.begin(), flights_.end(), flight));
+    }
+  }
+  for (const Done& done : leaving) done(full);
+}
+
 void PlanCache::Run(const std::shared_ptr<Flight>& flight) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(flight->begun, true)) return;
+  }
   absl::StatusOr<Found> found = search_(flight->request, flight->context);
   if (!found.ok()) return Land(flight, found.status());
   const Answer answer = Encoded(found->response);
@@ -113,13 +147,13 @@ void PlanCache::Run(const std::shared_ptr<Flight>& flight) {
 }
 
 void PlanCache::Land(const std::shared_ptr<Flight>& flight, const Answer& answer) {
-  std::map<int64_t, Done> waiting;
+  std::map<int64_t, Waiter> waiting;
   {
     absl::MutexLock lock(&mutex_);
     flights_.erase(std::find(flights_.begin(), flights_.end(), flight));
     waiting.swap(flight->waiting);
   }
-  for (const auto& [ticket, done] : waiting) done(answer);
+  for (const auto& [ticket, waiter] : waiting) waiter.done(answer);
 }
 
 void PlanCache::Keep(Kept kept) {

@@ -57,9 +57,9 @@ class PlanCache {
   // The answer that is kept, if there is one: whoever asks need not read the question.
   std::optional<grpc::ByteBuffer> Find(absl::string_view question);
   // The answer, by a search in `pool` in the caller's turn if there is none. Shares a search that
-  // ends before `deadline` and has at least half of the time until then. Returns a ticket. Errors
-  // are answers: RESOURCE_EXHAUSTED of a pool that is full, and those of the search. REQUIRES:
-  // `question` is `request`, encoded.
+  // ends before `deadline` and has at least half of the time until then, in the turn of whichever
+  // caller comes first. Returns a ticket. Errors are answers: RESOURCE_EXHAUSTED of a pool that is
+  // full, and those of the search. REQUIRES: `question` is `request`, encoded.
   int64_t Ask(PlanningPool& pool, std::string caller, absl::string_view question,
               v1::PlanRequest request, Deadline deadline, const Done& done);
   // True if the question was not answered yet: it will not be. A search that nobody waits for ends.
@@ -68,12 +68,17 @@ class PlanCache {
   int64_t bytes() const;
 
  private:
+  struct Waiter {
+    std::string caller;
+    Done done;
+  };
   struct Flight {
     const std::string question;
     const v1::PlanRequest request;
     const Deadline deadline;
     SearchContext context;
-    std::map<int64_t, Done> waiting;
+    std::map<int64_t, Waiter> waiting;  // By ticket.
+    bool begun = false;  // Its search, or it was given up: further turns have nothing to do.
 
     Flight(absl::string_view bytes, v1::PlanRequest read, Deadline until)
         : question(bytes), request(std::move(read)), deadline(until), context(until) {}
@@ -92,6 +97,9 @@ class PlanCache {
   std::shared_ptr<Flight> FindFlight(absl::string_view question, Deadline deadline) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run(const std::shared_ptr<Flight>& flight);
+  // That a caller's turn will not come; others wait on.
+  void LeaveQueue(const std::shared_ptr<Flight>& flight, const std::string& caller,
+                  const absl::Status& full);
   void Land(const std::shared_ptr<Flight>& flight, const Answer& answer);
   void Keep(Kept kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(Ages::iterator kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

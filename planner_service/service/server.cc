@@ -339,7 +339,7 @@ class RunningServer : public PlannerServer {
   OpenStreams streams_{options_.owner_streams};
   std::unique_ptr<PlanCache> cache_;  // Outlives the pool, whose threads answer to it.
   std::unique_ptr<PlanningPool> pool_;
-  std::unique_ptr<PlanningPool> job_pool_;  // Jobs wait for no questions of callers.
+  std::unique_ptr<PlanningPool> job_pool_;  // Jobs do not wait for plans of calls.
   std::unique_ptr<LinkProber> links_;
   std::unique_ptr<JobManager> jobs_;
   std::unique_ptr<Profiling> profiling_;

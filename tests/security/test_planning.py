@@ -6,7 +6,7 @@ import threading
 
 import grpc
 import pytest
-from service import ROOT, Planner, code_of, tiny_graph
+from service import ROOT, Planner, code_of, tiny_graph, wait_for
 
 import stagewright
 from stagewright._proto import topology_pb2 as topology_pb
@@ -99,17 +99,18 @@ def test_who_fills_the_queue_leaves_room_for_others(users):
     codes = collections.Counter()
 
     def flood():
-        while not done.wait(0.01):
+        while not done.wait(0.002):
             codes[code_of(users["eve"].Plan, question())[0]] += 1
 
-    floods = [threading.Thread(target=flood) for _ in range(8)]
+    floods = [threading.Thread(target=flood) for _ in range(16)]
     for thread in floods:
         thread.start()
     try:
-        asked = 0
-        while asked < 30 or codes["RESOURCE_EXHAUSTED"] < 30:  # Until it was full for a while.
-            assert code_of(users["ada"].Plan, question()) == ("OK", "")
-            asked += 1
+        def asked():
+            assert [code_of(users["ada"].Plan, question()) for _ in range(10)] == [("OK", "")] * 10
+            return codes["RESOURCE_EXHAUSTED"] > 30
+
+        wait_for(asked, "a queue that was full for a while")
     finally:
         done.set()
         for thread in floods:
@@ -132,5 +133,7 @@ def test_endless_searches_of_one_do_not_stop_others(shared, users):
         call = channel.unary_unary("/stagewright.v1.PlannerService/Plan", planner_pb.PlanRequest.SerializeToString)
         metadata = (("authorization", f"Bearer {TOKENS['eve']}"),)
         searches = [call.future(request, metadata=metadata) for request in endless]
+        waiting = users["ada"].GetServer
+        wait_for(lambda: waiting(planner_pb.GetServerRequest()).plans_waiting == 2, "the only thread to be busy")
         assert code_of(users["ada"].Plan, question()) == ("OK", "")
         assert not any(search.done() for search in searches)

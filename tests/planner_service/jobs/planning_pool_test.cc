@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,7 +63,7 @@ TEST(PlanningPoolTest, RefusesWhatDoesNotFitAndNamesTheLimit) {
 // A pool with one thread, which is busy until it is told to go on, and what it ran then.
 class SharedPoolTest : public ::testing::Test {
  protected:
-  explicit SharedPoolTest(int queue_limit = 4) : pool_(1, queue_limit) {
+  SharedPoolTest() {
     absl::Notification started;
     EXPECT_TRUE(pool_
                     .Submit([&] {
@@ -92,7 +93,7 @@ class SharedPoolTest : public ::testing::Test {
 
   std::vector<std::string> ran_, gave_up_;
   absl::Notification go_;
-  PlanningPool pool_;
+  PlanningPool pool_{1, 4, PlanningPool::kNicer, absl::InfiniteDuration()};
 };
 
 TEST_F(SharedPoolTest, CallersTakeTurns) {
@@ -125,24 +126,54 @@ TEST_F(SharedPoolTest, WhatTheServiceItselfPlansDoesNotLeave) {
   EXPECT_THAT(Run(), ElementsAre("job", "job", "job", "job"));
 }
 
-TEST(PlanningPoolTest, LongWorkOfOneCallerDoesNotStopOthers) {
-  absl::Notification go, served;
-  std::atomic<int> ended{0};
-  PlanningPool pool(2, 8, PlanningPool::kNicer, absl::Milliseconds(20));
-  for (int i = 0; i < 4; ++i) {
-    ASSERT_TRUE(pool.Submit({"a",
-                             [&] {
-                               go.WaitForNotification();
-                               ++ended;
-                             },
-                             nullptr})
-                    .ok());
+// Works that last until they are let go, in a pool that keeps nobody waiting for long.
+class ImpatientPoolTest : public ::testing::Test {
+ protected:
+  // Works of the caller, of which the first `started` have begun when this returns.
+  void Submit(PlanningPool& pool, const std::string& caller, int works, int started) {
+    absl::Notification& go = go_[caller];
+    for (int i = 0; i < works; ++i) {
+      EXPECT_TRUE(pool.Submit({caller,
+                               [&] {
+                                 ++started_;
+                                 go.WaitForNotification();
+                               },
+                               nullptr})
+                      .ok());
+    }
+    const int before = begun_;
+    begun_ += started;
+    while (started_ < before + started) absl::SleepFor(absl::Milliseconds(1));
   }
-  ASSERT_TRUE(pool.Submit({"b", [&] { served.Notify(); }, nullptr}).ok());
-  served.WaitForNotification();  // While both threads work for the other.
-  EXPECT_EQ(ended, 0);
-  EXPECT_EQ(pool.queued(), 2) << "the thread that is kept for others does not work for it, too";
-  go.Notify();
+  // That another caller's work runs meanwhile.
+  static void ExpectServed(PlanningPool& pool, const std::string& caller) {
+    absl::Notification served;
+    EXPECT_TRUE(pool.Submit({caller, [&] { served.Notify(); }, nullptr}).ok());
+    served.WaitForNotification();
+  }
+
+  std::map<std::string, absl::Notification> go_;
+  std::atomic<int> started_{0};
+  int begun_ = 0;
+};
+
+TEST_F(ImpatientPoolTest, LongWorkOfOneCallerDoesNotStopOthers) {
+  PlanningPool pool(2, 8, PlanningPool::kNicer, absl::Milliseconds(20));
+  Submit(pool, "a", 4, 2);
+  for (int i = 0; i < 3; ++i) ExpectServed(pool, "b");
+  EXPECT_EQ(started_, 2) << "the thread that is kept for others works for it, too";
+  EXPECT_EQ(pool.queued(), 2);
+  go_["a"].Notify();
+}
+
+TEST_F(ImpatientPoolTest, NobodyHasTheKeptThreadBesidesAllOthers) {
+  PlanningPool pool(1, 8, PlanningPool::kNicer, absl::Milliseconds(20));
+  Submit(pool, "first", 1, 1);
+  Submit(pool, "a", 3, 1);  // By the kept thread.
+  go_["first"].Notify();
+  for (int i = 0; i < 3; ++i) ExpectServed(pool, "b");
+  EXPECT_EQ(started_, 2) << "as many as there are threads besides";
+  go_["a"].Notify();
 }
 
 TEST(PlanningPoolTest, WithoutAQueueIdleThreadsStillTakeWork) {

@@ -14,6 +14,7 @@ namespace stagewright {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 using Use = PlanCache::Use;
 
 // What is told of an answer, which is kept encoded.
@@ -49,9 +50,9 @@ class PlanCacheTest : public ::testing::Test {
   }
 
   int64_t Ask(PlanningPool& pool, const std::string& planner, PlanCache::Deadline deadline,
-              PlanCache::Done done) {
+              PlanCache::Done done, const std::string& caller = "caller") {
     const v1::PlanRequest request = RequestOf(planner);
-    return cache_.Ask(pool, "caller", request.SerializeAsString(), request, deadline,
+    return cache_.Ask(pool, caller, request.SerializeAsString(), request, deadline,
                       std::move(done));
   }
 
@@ -216,6 +217,55 @@ TEST_F(PlanCacheTest, AFullPoolIsAnAnswer) {
   Ask(small, "second", In(absl::Hours(1)), count);
   EXPECT_EQ(refused, before + 1);
   go_.Notify();
+}
+
+TEST_F(PlanCacheTest, WhoSharesASearchKeepsTheirOwnTurn) {
+  waits_ = true;
+  PlanningPool small(1, 2, PlanningPool::kNicer, absl::InfiniteDuration());
+  const auto never = PlanCache::Deadline::max();
+  std::vector<std::string> answers;  // By whoever runs the search, and once by this thread.
+  const auto note = [&](const std::string& who) {
+    return [&, who](const PlanCache::Answer& answer) {
+      absl::MutexLock lock(&mutex_);
+      answers.push_back(absl::StrCat(who, answer.ok() ? "" : " refused"));
+    };
+  };
+  Ask(small, "busy", never, note("busy"), "eve");
+  while (searches_ == 0) absl::SleepFor(absl::Milliseconds(1));
+  Ask(small, "other", never, note("eve, other"), "eve");
+  Ask(small, "same", never, note("eve"), "eve");
+  // The queue is full, and eve's turn for it leaves; the search is ada's then.
+  Ask(small, "same", never, note("ada"), "ada");
+  {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_THAT(answers, ElementsAre("eve refused"));
+    EXPECT_EQ(uses_.back(), Use::kShared);
+  }
+  go_.Notify();
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](std::vector<std::string>* all) { return all->size() == 4; }, &answers));
+  EXPECT_THAT(answers, UnorderedElementsAre("eve refused", "busy", "eve, other", "ada"));
+  EXPECT_EQ(searches_, 3);
+}
+
+TEST_F(PlanCacheTest, ASearchThatTwoWaitForRunsOnce) {
+  waits_ = true;
+  PlanningPool small(1, 4, PlanningPool::kNicer, absl::InfiniteDuration());
+  const auto never = PlanCache::Deadline::max();
+  absl::BlockingCounter answered(3);
+  const auto count = [&](const PlanCache::Answer& answer) {
+    EXPECT_TRUE(answer.ok());
+    answered.DecrementCount();
+  };
+  Ask(small, "busy", never, count, "eve");
+  while (searches_ == 0) absl::SleepFor(absl::Milliseconds(1));
+  Ask(small, "same", never, count, "eve");
+  Ask(small, "same", never, count, "ada");
+  EXPECT_EQ(small.queued(), 2) << "a turn each";
+  go_.Notify();
+  answered.Wait();
+  EXPECT_EQ(searches_, 2);
 }
 
 TEST_F(PlanCacheTest, KeepsWhatWasAskedForLastWithinItsBytes) {

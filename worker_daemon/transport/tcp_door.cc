@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -38,22 +39,21 @@ std::string PortOf(int fd) {
 
 }  // namespace
 
-std::set<int> TcpDoor::Listening() {
-  std::set<int> listening;
+std::set<TcpDoor::Socket> TcpDoor::Listening() {
+  std::set<Socket> listening;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     int fd = -1;
-    if (absl::SimpleAtoi(entry.path().filename().string(), &fd) && !PortOf(fd).empty())
-      listening.insert(fd);
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &fd)) continue;
+    if (std::string port = PortOf(fd); !port.empty()) listening.insert({fd, std::move(port)});
   }
   return listening;
 }
 
-TcpDoor::TcpDoor(const std::set<int>& before, absl::string_view address) {
-  for (const int fd : Listening()) {
-    const std::string port = PortOf(fd);
-    if (!before.contains(fd) && !port.empty() && absl::StrContains(address, port))
-      sockets_.push_back({fd, port});
+TcpDoor::TcpDoor(const std::set<Socket>& before, absl::string_view address) {
+  for (const Socket& socket : Listening()) {
+    if (!before.contains(socket) && absl::StrContains(address, socket.port))
+      sockets_.push_back(socket);
   }
 }
 

@@ -6,6 +6,7 @@
 // connections alone that were there before.
 #pragma once
 
+#include <compare>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,13 +18,20 @@ namespace stagewright {
 // Not thread-safe. The sockets stay UCX's, which closes them with its worker.
 class TcpDoor {
  public:
-  // Descriptors at which this process listens for TCP. O(open descriptors).
-  static std::set<int> Listening();
+  struct Socket {
+    int fd = -1;
+    std::string port;  // As it is sent: two bytes.
+
+    friend auto operator<=>(const Socket&, const Socket&) = default;
+  };
+
+  // Where this process listens for TCP. O(open descriptors).
+  static std::set<Socket> Listening();
 
   TcpDoor() = default;
   // What listens besides `before` at a port that is in `address`, which UCX's address of a worker
   // names as two bytes in network order. Other threads may begin to listen meanwhile.
-  TcpDoor(const std::set<int>& before, absl::string_view address);
+  TcpDoor(const std::set<Socket>& before, absl::string_view address);
 
   // From now on new connections are passed over, or taken again.
   void Close() const { Filter(/*closed=*/true); }
@@ -32,11 +40,6 @@ class TcpDoor {
   size_t size() const { return sockets_.size(); }
 
  private:
-  struct Socket {
-    int fd = -1;
-    std::string port;
-  };
-
   void Filter(bool closed) const;
 
   std::vector<Socket> sockets_;

@@ -30,7 +30,7 @@ UcxEdges::UcxEdges(UcxWorker* worker, const GenerationKey* key, UcxControlLine* 
 void UcxEdges::Connect(const std::map<int, UcxPeerAddress>& peers, Report report) {
   report_ = std::move(report);
   worker_->door().Open();
-  close_door_at_ = absl::InfiniteFuture();
+  close_door_at_ = peers.empty() ? SteadyNow() : absl::InfiniteFuture();
   for (const auto& [device, address] : peers) edges_[device].device = device;
   for (const auto& [device, address] : peers) {
     UcxEdge& edge = edges_[device];

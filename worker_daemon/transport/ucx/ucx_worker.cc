@@ -139,7 +139,7 @@ absl::Status UcxWorker::Initialize(const UcxOptions& options) {
   ucp_config_release(config);
   RETURN_IF_ERROR(configured);
 
-  const std::set<int> listened = TcpDoor::Listening();
+  const auto listened = TcpDoor::Listening();
   ucp_worker_params_t params = {};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS |
                       UCP_WORKER_PARAM_FIELD_FLAGS;

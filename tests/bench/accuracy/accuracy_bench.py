@@ -14,6 +14,7 @@ predicted to be faster the faster ones?
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import random
@@ -234,15 +235,17 @@ def medians(rounds: list[list[tuple]]) -> list[tuple]:
 
 def ranking(rounds: dict[str, list]) -> None:
     print("Random plans of a model: least and largest step times, in ms, predicted and measured, the rank correlation of "
-          "the two, and the error.\n")  # fmt: skip
-    print("| model | plans | predicted | measured | rank correlation | median error | worst |")
-    print("|---|---|---|---|---|---|---|")
+          "the two and of measurements with those of another round, and the error.\n")  # fmt: skip
+    print("| model | plans | predicted | measured | rank correlation | of two rounds | median error | worst |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, of_model in rounds.items():
         predicted, measured = zip(*medians(of_model), strict=True)
+        of_rounds = [[row[1] for row in a_round] for a_round in of_model]
+        alike = [f"{spearman(*two):.3f}" for two in itertools.combinations(of_rounds, 2)]
         errors = [error(*pair) for pair in zip(predicted, measured, strict=True)]
         ranges = [f"{min(times) * 1e3:.2f} to {max(times) * 1e3:.2f}" for times in (predicted, measured)]
         print(f"| {name} | {len(errors)} | {ranges[0]} | {ranges[1]} | {spearman(predicted, measured):.3f} | "
-              f"{statistics.median(errors):.1%} | {max(errors):.1%} |")  # fmt: skip
+              f"{' '.join(alike)} | {statistics.median(errors):.1%} | {max(errors):.1%} |")  # fmt: skip
 
 
 def accuracy(rounds: dict[str, list]) -> None:

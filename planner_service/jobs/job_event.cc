@@ -29,6 +29,7 @@ LogLevel LevelOf(const Event& event) {
     case EventKind::kDrift:
     case EventKind::kRefused:
     case EventKind::kStraggler:
+    case EventKind::kQuarantined:
       return LogLevel::kWarning;
     default:
       return LogLevel::kInfo;
@@ -71,13 +72,15 @@ absl::string_view EventKindName(EventKind kind) {
       return "straggler";
     case EventKind::kStragglerGone:
       return "straggler_gone";
+    case EventKind::kQuarantined:
+      return "quarantined";
   }
   return "unknown";
 }
 
 bool IsOfWorker(const Event& event) {
   return event.job.empty() || event.kind == EventKind::kStraggler ||
-         event.kind == EventKind::kStragglerGone;
+         event.kind == EventKind::kStragglerGone || event.kind == EventKind::kQuarantined;
 }
 
 void Append(Event event, size_t most, size_t keep, std::vector<Event>& events) {

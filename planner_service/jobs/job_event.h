@@ -31,6 +31,7 @@ enum class EventKind {
   kGrowth,
   kStraggler,      // Devices of Event::worker are slower than their like.
   kStragglerGone,  // They are not any more.
+  kQuarantined,    // Devices of Event::worker are kept from jobs for a while.
 };
 
 // "worker_lost": in logs, tables, JSON and metric labels.

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "common/base/error_details.h"
 #include "common/clock/steady_now.h"
-#include "common/log/log.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/lifecycle/restart_rules.h"
@@ -30,12 +29,10 @@ std::set<std::string> Unreached(const Run& run, const v1::Failed& message) {
   return unreached;
 }
 
-void LogQuarantine(const Job& job, const std::string& device, absl::Time until,
-                   const std::string& why) {
-  const std::string end =
-      absl::FormatTime(absl::RFC3339_sec, OnTheClock(until), absl::UTCTimeZone());
-  Log(LogLevel::kWarning, absl::StrCat("device is in quarantine until ", end),
-      {{"job", job.name()}, {"device", device}, {"why", why}});
+// "b/cpu0 until 2026-11-28T17:20:00Z"
+std::string UntilText(const std::string& device, absl::Time until) {
+  return absl::StrCat(device, " until ",
+                      absl::FormatTime(absl::RFC3339_sec, OnTheClock(until), absl::UTCTimeZone()));
 }
 
 }  // namespace
@@ -52,11 +49,16 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
   Job& job = record.job;
   const Run& run = *record.run;
   const auto blame = [&](const std::string& worker, int enough) {
+    std::vector<std::string> kept;
     for (const int32_t index : run.workers().at(worker)) {
       const std::string& device = job.devices[static_cast<size_t>(index)];
       const absl::Time until = registry_->NoteFailure(device, message, Now(), enough);
-      if (until > Now()) LogQuarantine(job, device, until, message);
+      if (until > Now()) kept.push_back(UntilText(device, until));
     }
+    if (kept.empty()) return;
+    records_.Note(job, EventKind::kQuarantined,
+                  absl::StrCat("in quarantine: ", absl::StrJoin(kept, ", "), ": ", message),
+                  worker);
   };
   for (const std::string& worker : run.lost()) blame(worker, kFailuresToQuarantine);
   for (const std::string& worker : run.peer_gaps.Outsiders(run.workers(), run.lost()))

@@ -107,7 +107,7 @@ JobSeries::JobSeries(Registry& registry)
     ended_.Add({{"outcome", Label(JobStateName(state))}, {"cause", ""}});
   for (const std::string& cause : FailureCauses())
     ended_.Add({{"outcome", Label(JobStateName(JobState::kFailed))}, {"cause", cause}});
-  for (int kind = 0; kind <= static_cast<int>(EventKind::kStragglerGone); ++kind)
+  for (int kind = 0; kind <= static_cast<int>(EventKind::kQuarantined); ++kind)
     job_events_.Add({{"kind", Label(EventKindName(static_cast<EventKind>(kind)))}});
   for (const EventKind kind : {EventKind::kWorkerConnected, EventKind::kWorkerLost})
     worker_events_.Add({{"kind", Label(EventKindName(kind))}});

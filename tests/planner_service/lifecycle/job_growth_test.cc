@@ -132,10 +132,7 @@ class JobGrowthTest : public testing::MeasuredJobTest {
   }
   std::vector<std::string> Events(v1::EventKind kind) {
     std::vector<std::string> texts;
-    const v1::Job job = Job();
-    for (const v1::Event& event : job.events()) {
-      if (event.kind() == kind) texts.push_back(event.message());
-    }
+    for (const v1::Event& event : harness_->Events(job_, kind)) texts.push_back(event.message());
     return texts;
   }
 
@@ -329,9 +326,8 @@ TEST_F(JobGrowthTest, NobodySearchesAgainForWhatIsAsItWas) {
   AwaitGrowth("no better plan");
   const auto searches = [&] {
     int64_t count = 0;
-    const v1::Job job = Job();
-    for (const v1::Event& event : job.events())
-      if (event.kind() == v1::EVENT_KIND_GROWTH) count += std::max<int64_t>(event.count(), 1);
+    for (const v1::Event& event : harness_->Events(job_, v1::EVENT_KIND_GROWTH))
+      count += std::max<int64_t>(event.count(), 1);
     return count;
   };
   ASSERT_EQ(searches(), 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -11,6 +12,17 @@
 #include "planner_service/jobs/job_proto.h"
 
 namespace stagewright::testing {
+namespace {
+
+std::vector<v1::Event> OfKind(v1::EventKind kind,
+                              const google::protobuf::RepeatedPtrField<v1::Event>& events) {
+  std::vector<v1::Event> chosen;
+  std::copy_if(events.begin(), events.end(), std::back_inserter(chosen),
+               [kind](const v1::Event& event) { return event.kind() == kind; });
+  return chosen;
+}
+
+}  // namespace
 
 v1::ConnectRequest Progress(const std::string& job, int64_t generation, int64_t step,
                             int32_t device) {
@@ -278,6 +290,14 @@ int JobHarness::Heard(const std::string& worker, v1::ConnectResponse::MessageCas
   const auto& heard = workers_[worker]->heard;
   return static_cast<int>(std::count_if(heard.begin(), heard.end(),
                                         [&](const auto& m) { return m.message_case() == kind; }));
+}
+
+std::vector<v1::Event> JobHarness::Events(const std::string& job, v1::EventKind kind) const {
+  return OfKind(kind, Get(job).events());
+}
+
+std::vector<v1::Event> JobHarness::WorkerEvents(v1::EventKind kind) const {
+  return OfKind(kind, jobs->Workers(/*events=*/true).events());
 }
 
 }  // namespace stagewright::testing

@@ -77,6 +77,9 @@ class JobHarness {
   std::vector<v1::Job> List(int page_size = 0, std::string* token = nullptr) const;
   // What `worker` heard of this kind.
   int Heard(const std::string& worker, v1::ConnectResponse::MessageCase kind);
+  // What happened to the job, and to workers, of this kind.
+  std::vector<v1::Event> Events(const std::string& job, v1::EventKind kind) const;
+  std::vector<v1::Event> WorkerEvents(v1::EventKind kind) const;
 
   RecordingStore* const store;
   std::set<std::string> without_keys;  // Workers that do not know of them.

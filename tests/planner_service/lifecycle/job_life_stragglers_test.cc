@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 
 #include "common/wire/graph_proto.h"
@@ -73,18 +72,13 @@ class JobStragglersTest : public testing::MeasuredJobTest {
     ASSERT_EQ(Job().measurement().step(), 10);
     Window();
   }
-  std::vector<v1::Event> Events(v1::EventKind kind) {
-    std::vector<v1::Event> events;
-    const v1::Job job = Job();
-    for (const v1::Event& event : job.events())
-      if (event.kind() == kind) events.push_back(event);
-    return events;
-  }
-  int64_t WorkerEvents(v1::EventKind kind) {
-    const v1::ListWorkersResponse told = harness_->jobs->Workers(/*events=*/true);
-    return std::count_if(told.events().begin(), told.events().end(), [&](const auto& event) {
-      return event.kind() == kind && event.worker() == "b" && event.count() == 1;
-    });
+  std::vector<v1::Event> Events(v1::EventKind kind) const { return harness_->Events(job_, kind); }
+  // That workers have one event of the kind, b's.
+  void ExpectToldOfB(v1::EventKind kind) const {
+    const std::vector<v1::Event> told = harness_->WorkerEvents(kind);
+    ASSERT_THAT(told, SizeIs(1));
+    EXPECT_EQ(told[0].worker(), "b");
+    EXPECT_EQ(told[0].count(), 1);
   }
 
   int64_t next_ = 1;
@@ -111,7 +105,7 @@ TEST_F(JobStragglersTest, IsNamedAfterTwoWindowsAndGoesOnce) {
   EXPECT_THAT(begun.message(),
               HasSubstr("device b/cpu0 takes 1.8 times as long as its like (steps "));
   EXPECT_EQ(begun.worker(), "b");
-  EXPECT_EQ(WorkerEvents(v1::EVENT_KIND_STRAGGLER), 1);
+  ExpectToldOfB(v1::EVENT_KIND_STRAGGLER);
 
   // Still slow is no news; as fast as before is.
   Slow(false);
@@ -122,7 +116,7 @@ TEST_F(JobStragglersTest, IsNamedAfterTwoWindowsAndGoesOnce) {
   ASSERT_THAT(Events(v1::EVENT_KIND_STRAGGLER_GONE), SizeIs(1));
   EXPECT_EQ(Events(v1::EVENT_KIND_STRAGGLER_GONE)[0].message(),
             "device b/cpu0 is no longer slower than its like");
-  EXPECT_EQ(WorkerEvents(v1::EVENT_KIND_STRAGGLER_GONE), 1);
+  ExpectToldOfB(v1::EVENT_KIND_STRAGGLER_GONE);
 }
 
 TEST_F(JobStragglersTest, AJobWhoseDevicesAreAlikeHasNone) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -499,11 +498,12 @@ TEST_F(JobLossesTest, TheSameLossAgainAndAgainWithoutAStepEndsTheJob) {
 TEST_F(JobLossesTest, AWorkerThatFailsAgainAndAgainIsKeptFromJobsForAWhile) {
   spec_.set_max_restarts(100);
   Run(2);
-  std::vector<std::string> devices;  // Those that the log says are in quarantine.
+  std::vector<std::string> told;  // What the log says of workers in quarantine.
   const LogTap tap([&](const LogLine& line) {
-    if (!absl::StartsWith(line.message, "device is in quarantine until ")) return;
+    if (line.message != EventKindName(EventKind::kQuarantined)) return;
+    EXPECT_EQ(line.level, LogLevel::kWarning);
     for (const LogField& field : line.fields)
-      if (field.key == "device") devices.push_back(field.value);
+      if (field.key == "worker") told.push_back(field.value);
   });
   for (int i = 1; i <= kFailuresToQuarantine; ++i) {
     Step(10 * i);
@@ -518,7 +518,15 @@ TEST_F(JobLossesTest, AWorkerThatFailsAgainAndAgainIsKeptFromJobsForAWhile) {
   ASSERT_TRUE(worker.ok());
   EXPECT_TRUE(worker->devices(0).has_quarantined_until());
   EXPECT_THAT(worker->devices(0).quarantine_reason(), HasSubstr("worker b was lost"));
-  EXPECT_THAT(devices, ElementsAre("b/cpu0"));
+  EXPECT_THAT(told, ElementsAre("b"));
+  for (const std::vector<v1::Event>& events :
+       {harness_->Events(job_, v1::EVENT_KIND_QUARANTINED),
+        harness_->WorkerEvents(v1::EVENT_KIND_QUARANTINED)}) {
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].worker(), "b");
+    EXPECT_THAT(events[0].message(), HasSubstr("in quarantine: b/cpu0 until 20"));
+    EXPECT_THAT(events[0].message(), HasSubstr("worker b was lost"));
+  }
   EXPECT_THAT(harness_->registry.Devices(/*free_only=*/true), IsEmpty());
   Pass(kQuarantineLasts + absl::Seconds(1));
   EXPECT_EQ(harness_->registry.Devices(/*free_only=*/true).size(), 1u);

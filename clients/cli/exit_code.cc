@@ -2,11 +2,14 @@
 
 #include <iostream>
 
+#include "common/base/error_details.h"
+
 namespace stagewright::cli {
 
 int Report(const absl::Status& status) {
   std::cerr << "stagewright: " << status.message() << std::endl;
-  return status.code() == absl::StatusCode::kUnavailable ? kUnreachable : kError;
+  // A full disk is this machine's.
+  return absl::IsUnavailable(status) && !IsOfStorage(status) ? kUnreachable : kError;
 }
 
 }  // namespace stagewright::cli

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -61,25 +62,43 @@ PlanningPool::Queue::iterator PlanningPool::WhoLeavesFor(absl::string_view calle
   return leaves;
 }
 
+std::vector<PlanningPool::GiveUp> PlanningPool::TakeWhatIsOver() {
+  std::vector<GiveUp> leaving;
+  for (auto it = queue_.begin(); it != queue_.end();) {
+    const auto next = std::next(it);
+    if (it->work.is_over != nullptr && it->work.is_over()) leaving.push_back(Take(it).give_up);
+    it = next;
+  }
+  return leaving;
+}
+
+// Idle threads take from the queue at once, so they count as room.
+bool PlanningPool::IsFull() const {
+  return static_cast<int>(queue_.size()) >= queue_limit_ + idle_;
+}
+
 absl::Status PlanningPool::Submit(Work work) {
-  std::function<void(const absl::Status&)> give_up;
-  absl::Status full;
+  std::vector<GiveUp> leaving;
+  absl::Status full, answer;
   {
     absl::MutexLock lock(&mutex_);
-    // Idle threads take from the queue at once, so they count as room.
-    if (static_cast<int>(queue_.size()) >= queue_limit_ + idle_) {
-      ++rejected_;
+    if (IsFull()) {
       full = Full();
-      const auto leaves = WhoLeavesFor(work.caller);
-      if (leaves == queue_.end()) return full;
-      give_up = std::move(leaves->work.give_up);
-      queue_.erase(leaves);  // Its caller has more there, and keeps the turn.
+      leaving = TakeWhatIsOver();
     }
-    if (FirstOf(work.caller) == queue_.end()) turns_.push_back(work.caller);
-    queue_.push_back({std::move(work), SteadyNow()});
+    if (IsFull()) {
+      ++rejected_;
+      const auto leaves = WhoLeavesFor(work.caller);
+      if (leaves != queue_.end()) leaving.push_back(Take(leaves).give_up);
+      if (leaves == queue_.end()) answer = full;
+    }
+    if (answer.ok()) {
+      if (FirstOf(work.caller) == queue_.end()) turns_.push_back(work.caller);
+      queue_.push_back({std::move(work), SteadyNow()});
+    }
   }
-  if (give_up != nullptr) give_up(full);
-  return absl::OkStatus();
+  for (const GiveUp& give_up : leaving) give_up(full);
+  return answer;
 }
 
 PlanningPool::Queue::iterator PlanningPool::FirstOf(absl::string_view caller) {
@@ -87,12 +106,16 @@ PlanningPool::Queue::iterator PlanningPool::FirstOf(absl::string_view caller) {
                       [&](const Waiting& waiting) { return waiting.work.caller == caller; });
 }
 
+PlanningPool::Work PlanningPool::Take(Queue::iterator waiting) {
+  Work work = std::move(waiting->work);
+  queue_.erase(waiting);
+  if (FirstOf(work.caller) == queue_.end()) turns_.remove(work.caller);
+  return work;
+}
+
 PlanningPool::Work PlanningPool::TakeOf(Turns::iterator caller) {
-  const auto first = FirstOf(*caller);
-  Work work = std::move(first->work);
-  queue_.erase(first);
-  turns_.erase(caller);
-  if (FirstOf(work.caller) != queue_.end()) turns_.push_back(work.caller);
+  turns_.splice(turns_.end(), turns_, caller);  // The next turn is another's.
+  Work work = Take(FirstOf(*caller));
   ++running_[work.caller];
   return work;
 }

@@ -32,12 +32,16 @@ class PlanningPool {
   // this.
   static constexpr absl::Duration kPatience = absl::Seconds(5);
 
+  using GiveUp = std::function<void(const absl::Status&)>;
   struct Work {
     std::string caller;  // It runs in this one's turn.
     std::function<void()> run;
     // Called instead of `run` with a status as Submit's, once, by a later Submit's thread without
     // locks of the pool, if it has to leave the queue again. Empty: it never has to.
-    std::function<void(const absl::Status&)> give_up;
+    GiveUp give_up;
+    // Whether nobody waits for it any more: it is then given up before all others where the queue
+    // is full. Asked under the pool's lock. Empty: somebody does.
+    std::function<bool()> is_over;
   };
 
   PlanningPool(int threads, int queue_limit, int nicer = kNicer,
@@ -45,12 +49,13 @@ class PlanningPool {
   // Runs what is queued, then joins.
   ~PlanningPool();
 
-  // Runs it after what its caller has submitted before, in turn with other callers. If the queue is
-  // full, the newest of the caller with the most in it leaves it, if that one has two more than
-  // this; else RESOURCE_EXHAUSTED names the limit. O(queue_limit).
+  // Runs it after what its caller has submitted before, in turn with other callers. A full queue is
+  // left by what nobody waits for; if there is no such thing, by the newest of the caller with the
+  // most in it, if that one has two more than this; else RESOURCE_EXHAUSTED names the limit.
+  // O(queue_limit^2).
   absl::Status Submit(Work work);
   // What nobody in particular asks for: such work shares a turn, and never has to leave.
-  absl::Status Submit(std::function<void()> run) { return Submit({"", std::move(run), nullptr}); }
+  absl::Status Submit(std::function<void()> run) { return Submit({"", std::move(run), {}, {}}); }
   int queued() const;
   // Works that were refused, or had to leave.
   int64_t rejected() const;
@@ -65,6 +70,7 @@ class PlanningPool {
 
   void Run();
   void RunForThoseWhoWait();
+  bool IsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The caller whose turn it is; the end if each has as many works running as it may.
   Turns::iterator Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -72,6 +78,10 @@ class PlanningPool {
   Turns::iterator WhoHasWaited() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The end of the queue if none has to.
   Queue::iterator WhoLeavesFor(absl::string_view caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes out of the queue what is over, and says how to give it up.
+  std::vector<GiveUp> TakeWhatIsOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes one out, and with the last of its caller that one's turn.
+  Work Take(Queue::iterator waiting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Their first work, which then counts as running until RunAndEnd has run it.
   Work TakeOf(Turns::iterator caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Queue::iterator FirstOf(absl::string_view caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

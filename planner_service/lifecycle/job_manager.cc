@@ -189,7 +189,7 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
     if (kept != nullptr) life_.KeepPlan(number, std::move(source), std::move(kept));
     life_.OnPlanned(number, generation, std::move(planned));
   };
-  RETURN_IF_ERROR(pool_->Submit({AccountOf(job).Text(), std::move(plan), nullptr}));
+  RETURN_IF_ERROR(pool_->Submit({AccountOf(job).Text(), std::move(plan), {}, {}}));
   for (const std::string& worker : WorkersToAsk(job)) registry_->Send(worker, PathsMessage(job));
   ++planning_;
   return absl::OkStatus();
@@ -227,7 +227,7 @@ absl::Status JobManager::StartReplanner(ReplanProblem given) {
     --planning_;
     life_.EndGrowth(*problem, std::move(result));
   };
-  RETURN_IF_ERROR(pool_->Submit({problem->account, std::move(plan), nullptr}));
+  RETURN_IF_ERROR(pool_->Submit({problem->account, std::move(plan), {}, {}}));
   ++planning_;
   return absl::OkStatus();
 }
@@ -394,9 +394,11 @@ void JobManager::Replan(const v1::ReplanJobRequest& request,
   };
   // In a turn of its own: whoever asks may give it an hour, for which the account's jobs would
   // wait.
-  const absl::Status queued = pool_->Submit(
-      {absl::StrCat("replan for ", problem->account),
-       [this, problem, end] { end(PlanAnew(*problem, options_.default_planner)); }, nullptr});
+  const absl::Status queued =
+      pool_->Submit({absl::StrCat("replan for ", problem->account),
+                     [this, problem, end] { end(PlanAnew(*problem, options_.default_planner)); },
+                     {},
+                     {}});
   if (!queued.ok()) end(queued);
 }
 

@@ -101,7 +101,12 @@ int64_t PlanCache::Ask(PlanningPool& pool, std::string caller, absl::string_view
     const auto give_up = [this, flight, caller](const absl::Status& full) {
       LeaveQueue(flight, caller, full);
     };
-    const absl::Status queued = pool.Submit({caller, [this, flight] { Run(flight); }, give_up});
+    const auto is_over = [this, flight] {
+      absl::MutexLock lock(&mutex_);
+      return flight->waiting.empty();
+    };
+    const absl::Status queued =
+        pool.Submit({caller, [this, flight] { Run(flight); }, give_up, is_over});
     if (!queued.ok()) give_up(queued);
   }
   return ticket;

@@ -124,7 +124,12 @@ Finding CheckQueue(const v1::GetServerResponse& server) {
           "if that lasts, raise --planning-threads or bound searches with --time-limit"};
 }
 
-Finding CheckLinks(const v1::MeasureTopologyResponse& topology) {
+Finding CheckLinks(const absl::Status& asked, const v1::MeasureTopologyResponse& topology) {
+  if (!asked.ok()) {
+    return {Verdict::kWarning, "links", absl::StrCat("not known: ", asked.message()),
+            absl::IsPermissionDenied(asked) ? "ask with a token that may submit jobs"
+                                            : "ask again, and look at the planner's log"};
+  }
   if (absl::StrContains(topology.summary(), "assumed")) {
     return {
         Verdict::kWarning, "links", topology.summary(),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/status.h"
 #include "stagewright/v1/job_service.pb.h"
 #include "stagewright/v1/links.pb.h"
 #include "stagewright/v1/planner_service.pb.h"
@@ -32,8 +33,8 @@ Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now);
 Finding CheckState(const v1::GetServerResponse& server, bool writable);
 // Whether plans are made at once.
 Finding CheckQueue(const v1::GetServerResponse& server);
-// Whether plans reckon with measured links.
-Finding CheckLinks(const v1::MeasureTopologyResponse& topology);
+// Whether plans reckon with measured links, as far as the planner told that it was `asked`.
+Finding CheckLinks(const absl::Status& asked, const v1::MeasureTopologyResponse& topology);
 // Jobs that wait, come back, or have failed of late (within a day).
 Finding CheckJobs(const v1::ListJobsResponse& jobs, absl::Time now);
 

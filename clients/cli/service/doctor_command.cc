@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<Finding>> Examine(Connection& connection) {
     return connection.topology().MeasureTopology(context, v1::MeasureTopologyRequest(), &topology);
   });
   // Without workers there are no links.
-  if (measured.ok()) findings.push_back(CheckLinks(topology));
+  if (workers.workers_size() > 0) findings.push_back(CheckLinks(measured, topology));
   return findings;
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,7 +80,8 @@ class SharedPoolTest : public ::testing::Test {
                          [this, name](const absl::Status& full) {
                            EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
                            gave_up_.push_back(name);
-                         }});
+                         },
+                         [this, name] { return over_.contains(name); }});
   }
   // All that ran, in order.
   std::vector<std::string> Run() {
@@ -92,6 +94,7 @@ class SharedPoolTest : public ::testing::Test {
   }
 
   std::vector<std::string> ran_, gave_up_;
+  std::set<std::string> over_;  // What nobody waits for.
   absl::Notification go_;
   PlanningPool pool_{1, 4, PlanningPool::kNicer, absl::InfiniteDuration()};
 };
@@ -118,6 +121,18 @@ TEST_F(SharedPoolTest, WhoHasMostInAFullQueueMakesRoomForOthers) {
   EXPECT_EQ(pool_.queued(), 4);
   EXPECT_EQ(pool_.rejected(), 7);
   EXPECT_THAT(Run(), ElementsAre("a1", "b1", "c1", "d1"));
+}
+
+TEST_F(SharedPoolTest, WhatNobodyWaitsForMakesRoomBeforeAllOthers) {
+  for (const char* name : {"a1", "b1", "b2", "b3"})
+    ASSERT_TRUE(Submit(std::string(1, name[0]), name).ok());
+  over_ = {"a1", "b2"};
+  EXPECT_TRUE(gave_up_.empty()) << "the queue was not full";
+  EXPECT_TRUE(Submit("c", "c1").ok());
+  EXPECT_THAT(gave_up_, ElementsAre("a1", "b2"));
+  EXPECT_TRUE(Submit("a", "a2").ok());
+  EXPECT_EQ(pool_.rejected(), 0);
+  EXPECT_THAT(Run(), ElementsAre("b1", "c1", "a2", "b3"));
 }
 
 TEST_F(SharedPoolTest, WhatTheServiceItselfPlansDoesNotLeave) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -18,6 +19,7 @@
 namespace stagewright {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::JobHarness;
 using testing::SmallSpec;
@@ -203,6 +205,29 @@ TEST_F(JobReplanTest, TakesNoDeviceThatSomebodyHasComeToWaitFor) {
   EXPECT_EQ(harness_->Heard("a", Message::kGoOn), 1);
   EXPECT_THAT(Job().warnings(),
               ::testing::Contains("it keeps its plan: other jobs wait for devices"));
+}
+
+TEST_F(JobReplanTest, TakesTurnsWithJobsOfItsOwnerThatArePlanned) {
+  Run();
+  Steps(1, 10, 200 * kPass);
+  for (const char* worker : {"c", "d"}) harness_->Connect(worker);
+  absl::Notification go, ended;  // Until `go` the only thread is busy.
+  ASSERT_TRUE(harness_->pool.Submit([&] { go.WaitForNotification(); }).ok());
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(1);
+  spec.mutable_plan_options()->set_num_stages(1);
+  const std::string one = harness_->Submit(spec), other = harness_->Submit(spec);
+  v1::ReplanJobRequest request;
+  request.set_name(job_);
+  std::vector<v1::JobState> seen;
+  harness_->jobs->Replan(request, [&](const auto& /*response*/) {
+    for (const std::string& job : {one, other}) seen.push_back(harness_->Get(job).state());
+    ended.Notify();
+  });
+  go.Notify();
+  ended.WaitForNotification();
+  EXPECT_THAT(seen, ElementsAre(v1::JOB_STATE_STARTING, v1::JOB_STATE_PLANNING));
+  harness_->Await(other, v1::JOB_STATE_STARTING);
 }
 
 TEST_F(JobReplanTest, APlannerThatEndsWaitsForNoSearch) {

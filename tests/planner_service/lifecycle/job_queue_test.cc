@@ -250,6 +250,21 @@ TEST_F(JobQueueTest, OwnersOfOnePriorityTakeTurns) {
   EXPECT_EQ(harness_->Await(carols, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
 }
 
+TEST_F(JobQueueTest, OwnersTakeTurnsAtPlanning) {
+  Connect({"a", "b", "c", "d"});
+  absl::Notification go;  // Until then the only thread is busy.
+  ASSERT_TRUE(harness_->pool.Submit([&] { go.WaitForNotification(); }).ok());
+  std::vector<std::string> jobs;
+  for (const char* owner : {"eve", "eve", "eve", "ada"}) jobs.push_back(Submit(0, 1, owner));
+  go.Notify();
+  for (const std::string& job : jobs)
+    EXPECT_EQ(harness_->Await(job, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  std::vector<std::string> planned;
+  for (const auto& [job, state] : harness_->announced)
+    if (state == v1::JOB_STATE_STARTING) planned.push_back(job);
+  EXPECT_THAT(planned, ElementsAre(jobs[0], jobs[3], jobs[1], jobs[2]));
+}
+
 TEST_F(JobQueueTest, APreemptedJobGoesOnFromWhereItStopped) {
   Connect({"a", "b"});
   const std::string low = Running(0, 2, "", /*preemptible=*/true);

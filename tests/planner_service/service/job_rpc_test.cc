@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <future>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/planner_service/jobs/small_spec.h"
@@ -126,6 +128,45 @@ TEST_F(JobRpcTest, LogsTheRequestAndTheClientOfASubmit) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               ContainsRegex("submitted job=jobs/1 state=pending request=once client=ipv4:127\\."));
   EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(JobRpcTest, AJobIsPlannedHoweverManyCallsSearch) {
+  ServerOptions options = TestOptions();
+  options.planning_threads = 1;
+  options.planning_queue = 1;
+  Start(options);
+  ConnectWorker();
+  grpc::ClientContext contexts[2];  // One search runs, and one fills the queue.
+  std::vector<std::future<grpc::Status>> calls;
+  for (grpc::ClientContext& context : contexts) {
+    calls.push_back(std::async(std::launch::async, [&, seed = calls.size()] {
+      v1::PlanRequest request = EndlessRequest();
+      request.mutable_options()->set_seed(seed);  // Equal ones would share a search.
+      v1::PlanResponse response;
+      return planner_->Plan(&context, request, &response);
+    }));
+    absl::SleepFor(absl::Seconds(1));
+  }
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  submit.mutable_spec()->set_num_devices(1);
+  submit.mutable_spec()->mutable_plan_options()->set_num_stages(1);
+  v1::SubmitJobResponse submitted;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->SubmitJob(&context, submit, &submitted).ok());
+  v1::GetJobRequest asked;
+  asked.set_name(submitted.job().name());
+  v1::Job job;
+  for (int i = 0; i < 600 && job.state() != v1::JOB_STATE_STARTING; ++i) {
+    absl::SleepFor(absl::Milliseconds(50));
+    grpc::ClientContext getting;
+    v1::GetJobResponse got;
+    ASSERT_TRUE(jobs_->GetJob(&getting, asked, &got).ok());
+    job = got.job();
+  }
+  EXPECT_EQ(job.state(), v1::JOB_STATE_STARTING) << job.message();
+  for (grpc::ClientContext& other : contexts) other.TryCancel();
+  for (auto& call : calls) EXPECT_EQ(call.get().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(JobRpcTest, APlanThatNoDevicesCanFollowIsNotSubmitted) {

@@ -219,6 +219,29 @@ TEST_F(PlanCacheTest, AFullPoolIsAnAnswer) {
   go_.Notify();
 }
 
+TEST_F(PlanCacheTest, QuestionsThatWereTakenBackMakeRoomInAFullQueue) {
+  absl::Notification started, go, answered;
+  PlanningPool busy(1, 2);
+  ASSERT_TRUE(busy.Submit([&] {
+                    started.Notify();
+                    go.WaitForNotification();
+                  })
+                  .ok());
+  started.WaitForNotification();
+  const PlanCache::Deadline deadline = In(absl::Hours(1));
+  const auto none = [](const auto&) { FAIL(); };
+  for (const char* planner : {"first", "second"})
+    EXPECT_TRUE(cache_.Cancel(Ask(busy, planner, deadline, none)));
+  Ask(busy, "third", deadline, [&](const PlanCache::Answer& answer) {
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    answered.Notify();
+  });
+  EXPECT_EQ(busy.queued(), 1);
+  go.Notify();
+  answered.WaitForNotification();
+  EXPECT_EQ(searches_, 1);
+}
+
 TEST_F(PlanCacheTest, WhoSharesASearchKeepsTheirOwnTurn) {
   waits_ = true;
   PlanningPool small(1, 2, PlanningPool::kNicer, absl::InfiniteDuration());

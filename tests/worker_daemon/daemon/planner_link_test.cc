@@ -1,16 +1,22 @@
 #include "worker_daemon/daemon/planner_link.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/log/log.h"
 #include "tests/common/channel/loopback_server.h"
 
 namespace stagewright {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Refuses the first streams, welcomes the worker on the next one and breaks that at once.
 class FitfulPlanner : public v1::WorkerService::Service {
@@ -117,6 +123,24 @@ TEST(PlannerLinkTest, LinesThatMayBeLostWithAStreamGoWithTheNextOne) {
     EXPECT_EQ(lines.lines(0).message(), "the cause");
     EXPECT_EQ(lines.first_number(), 1) << "so that it is known again";
   }
+}
+
+TEST(PlannerLinkTest, SaysWhatToLookAtWhereNoPlannerAnswers) {
+  std::string warning;
+  absl::Notification warned;
+  const LogTap tap([&](const LogLine& line) {
+    if (line.level != LogLevel::kWarning || warned.HasBeenNotified()) return;
+    warning = line.message;
+    warned.Notify();
+  });
+  Outbox outbox;
+  auto link = PlannerLink::Open(
+      "127.0.0.1:1", ChannelSecurity(), &outbox,
+      {[] { return v1::Register(); }, [](const v1::ConnectResponse&) {}, [](bool) {}});
+  ASSERT_TRUE(link.ok()) << link.status();
+  ASSERT_TRUE(warned.WaitForNotificationWithTimeout(absl::Seconds(60)));
+  EXPECT_THAT(warning, StartsWith("planner at 127.0.0.1:1: "));
+  EXPECT_THAT(warning, HasSubstr("is it started, and is that its --listen?"));
 }
 
 }  // namespace

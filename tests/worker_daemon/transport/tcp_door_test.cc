@@ -83,6 +83,16 @@ TEST(TcpDoorTest, LeavesOtherSocketsAlone) {
   EXPECT_EQ(TcpDoor().size(), 0u);
 }
 
+TEST(TcpDoorTest, FindsASocketWithTheDescriptorOfOneThatWasClosedMeanwhile) {
+  auto old = std::make_unique<Listener>();
+  const auto before = TcpDoor::Listening();
+  const int fd = old->fd();
+  old.reset();
+  const Listener next;
+  ASSERT_EQ(next.fd(), fd);
+  EXPECT_EQ(TcpDoor(before, next.Named()).size(), 1u);
+}
+
 TEST(TcpDoorTest, ASocketThatWasClosedIsNobodysDoor) {
   const auto before = TcpDoor::Listening();
   auto closed = std::make_unique<Listener>();

@@ -89,9 +89,16 @@ TEST(Diagnosis, PlansShouldNotWait) {
 TEST(Diagnosis, AssumedLinksAreNamed) {
   v1::MeasureTopologyResponse topology;
   topology.set_summary("links measured 12:03");
-  ExpectSays(CheckLinks(topology), Verdict::kGood, "12:03");
+  ExpectSays(CheckLinks(absl::OkStatus(), topology), Verdict::kGood, "12:03");
   topology.set_summary("links measured 12:03, but assumed: a - b (no answer)");
-  ExpectSays(CheckLinks(topology), Verdict::kWarning, "a - b");
+  ExpectSays(CheckLinks(absl::OkStatus(), topology), Verdict::kWarning, "a - b");
+}
+
+TEST(Diagnosis, LinksThatMayNotBeAskedForAreNotLeftOut) {
+  const absl::Status refused = absl::PermissionDeniedError("MeasureTopology needs a submitter");
+  const Finding finding = CheckLinks(refused, {});
+  ExpectSays(finding, Verdict::kWarning, "not known: MeasureTopology needs a submitter");
+  EXPECT_EQ(finding.advice, "ask with a token that may submit jobs");
 }
 
 TEST(Diagnosis, JobsThatFailedOfLateAreNamed) {

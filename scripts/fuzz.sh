@@ -41,6 +41,8 @@ fi
 export CCACHE_BASEDIR=$STAGEWRIGHT_ROOT
 clang=${CLANG:-$(command -v clang++-14 || command -v clang++ || true)}
 [[ -n $clang ]] || die "no clang++ found: install it, or name it in CLANG"
+compgen -G "$("$clang" -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*" >/dev/null ||
+  die "$clang has no runtime of libFuzzer: install it (Debian: libclang-rt-14-dev)"
 build=build/fuzz
 say "building with $clang"
 if [[ ! -f $build/build.ninja ]]; then

@@ -234,6 +234,7 @@ int Main(int argc, char** argv) {
   const auto config =
       AddConfigCommand(app, settings, "stagewright-planner", [&] { return Settle(flags); });
   const StateCommand state = AddStateCommand(app);
+  stagewright::RefuseWhatDoesNotFit(app);
   settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   SetUpLog(log);

@@ -16,6 +16,7 @@
 #include "common/base/open_files.h"
 #include "common/channel/grpc_log.h"
 #include "common/config/config_command.h"
+#include "common/config/number_checks.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
 #include "worker_daemon/daemon/daemon.h"
@@ -134,6 +135,7 @@ int main(int argc, char** argv) {
   stagewright::Settings settings(app, {"STAGEWRIGHT_WORKER_"});
   const auto config = stagewright::AddConfigCommand(app, settings, "stagewright-worker",
                                                     [&] { return CheckOptions(options); });
+  stagewright::RefuseWhatDoesNotFit(app);
   settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);

@@ -1,8 +1,11 @@
 // stagewright: plan, submit and watch pipeline-parallel training.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 #include "clients/cli/artifacts/artifact_commands.h"
 #include "clients/cli/exit_code.h"
@@ -22,7 +25,9 @@
 #include "clients/cli/service/help_command.h"
 #include "clients/cli/service/version_command.h"
 #include "common/artifacts/artifact_flags.h"
+#include "common/base/json_object.h"
 #include "common/channel/grpc_log.h"
+#include "common/config/number_checks.h"
 
 namespace stagewright::cli {
 namespace {
@@ -48,6 +53,21 @@ std::string UsageError(const CLI::App* app, const CLI::Error& error) {
   }
   if (const std::string unknown = UnknownWord(all, app); !unknown.empty()) message = unknown;
   return "stagewright: " + message + " (" + command + " --help)\n";
+}
+
+// Texts travel as UTF-8. 0: all words are.
+int FindOtherThanUtf8(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    if (FindInvalidUtf8(argv[i]) != std::string_view::npos) return i;
+  return 0;
+}
+
+// Whoever redirects output must hear that it is not all there.
+int AfterOutput(int exit_code) {
+  if (std::cout.flush()) return exit_code;
+  std::cerr << "stagewright: cannot write to standard output: " << std::strerror(errno)
+            << std::endl;
+  return exit_code == kSuccess ? kError : exit_code;
 }
 
 }  // namespace
@@ -88,11 +108,17 @@ int main(int argc, char** argv) {
   AddCompletionCommand(app, globals);
   AddHelpCommand(app);
   AddConfigCommands(app, globals, settings);
+  if (const int word = FindOtherThanUtf8(argc, argv); word > 0) {
+    std::cerr << "stagewright: word " << word << " of the command line is no UTF-8: " << argv[word]
+              << std::endl;
+    return kUsage;
+  }
+  stagewright::RefuseWhatDoesNotFit(app);
   settings.Load(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kSuccess : kUsage;
+    return AfterOutput(app.exit(error) == 0 ? kSuccess : kUsage);
   }
-  return globals.exit_code;
+  return AfterOutput(globals.exit_code);
 }

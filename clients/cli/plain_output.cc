@@ -29,7 +29,7 @@ PlainOutput::~PlainOutput() {
 
 std::streambuf::int_type PlainOutput::overflow(int_type c) {
   if (!traits_type::eq_int_type(c, traits_type::eof())) Take(traits_type::to_char_type(c));
-  return traits_type::not_eof(c);
+  return failed_ ? traits_type::eof() : traits_type::not_eof(c);
 }
 
 int PlainOutput::sync() { return sink_->pubsync(); }

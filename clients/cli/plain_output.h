@@ -20,12 +20,13 @@ class PlainOutput : private std::streambuf {
   int_type overflow(int_type c) override;
   int sync() override;
   void Take(char c);
-  void Put(char c) { sink_->sputc(c); }
+  void Put(char c) { failed_ |= traits_type::eq_int_type(sink_->sputc(c), traits_type::eof()); }
   void PutEscaped(char c);
 
   std::ostream& stream_;
   std::streambuf* const sink_;
-  std::string held_;  // A beginning of that sequence, or of a character of two bytes.
+  bool failed_ = false;  // The sink did not take something.
+  std::string held_;     // A beginning of that sequence, or of a character of two bytes.
 };
 
 }  // namespace stagewright::cli

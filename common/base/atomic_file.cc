@@ -1,6 +1,7 @@
 #include "common/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,11 +47,21 @@ bool WriteAll(int file, std::span<const std::byte> data) {
   return true;
 }
 
+// That of the file that is to be replaced, if there is one.
+mode_t ModeOf(int folder, const std::string& name) {
+  struct stat there = {};
+  const bool file =
+      fstatat(folder, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(there.st_mode);
+  return file ? there.st_mode & 0777 : 0;
+}
+
 // Messages name `path`, which is what the caller knows.
 absl::Status WriteFile(int folder, const std::string& temporary, const std::string& path,
-                       const std::vector<std::span<const std::byte>>& pieces) {
-  const int file = openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+                       const std::vector<std::span<const std::byte>>& pieces, mode_t mode) {
+  const int file = openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                          mode == 0 ? 0644 : 0600);
   if (file < 0) return SystemError(path, "write");
+  if (mode != 0) fchmod(file, mode);  // Some file systems have none.
   bool written = true;
   for (std::span<const std::byte> piece : pieces) written = written && WriteAll(file, piece);
   absl::Status status;
@@ -98,7 +109,7 @@ absl::Status WriteAtomically(const std::string& path,
   const int folder = OpenFolderToWrite(directory);
   if (folder < 0) return SystemError(path, "write");
   const std::string temporary = TemporaryName(name);
-  absl::Status status = WriteFile(folder, temporary, path, pieces);
+  absl::Status status = WriteFile(folder, temporary, path, pieces, ModeOf(folder, name));
   STAGEWRIGHT_FAILPOINT("file.rename.before");
   if (status.ok() && renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) {
     status = SystemError(path, "write");

@@ -11,9 +11,10 @@
 namespace stagewright {
 
 // Writes the pieces, one after the other, under a temporary name beside `path`, syncs, renames and
-// syncs the directory. UNAVAILABLE with file and system's message if the disk does not take it,
-// NOT_FOUND if there is no such directory, DATA_LOSS if a piece lies in a mapped file that has
-// become shorter; the temporary file is gone then.
+// syncs the directory. A file that was there is replaced by one of the same permissions.
+// UNAVAILABLE with file and system's message if the disk does not take it, NOT_FOUND if there is no
+// such directory, DATA_LOSS if a piece lies in a mapped file that has become shorter; the temporary
+// file is gone then.
 absl::Status WriteAtomically(const std::string& path,
                              const std::vector<std::span<const std::byte>>& pieces);
 

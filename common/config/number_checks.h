@@ -16,4 +16,8 @@ CLI::Validator Minutes();
 // A number from `least` to `most`.
 CLI::Validator Within(double least, double most);
 
+// Has all options of the app and its commands that take whole numbers refuse those of more than 64
+// bits, and signs where there are none: CLI11 takes the nearest number that fits.
+void RefuseWhatDoesNotFit(CLI::App& app);
+
 }  // namespace stagewright

@@ -36,6 +36,7 @@ absl::StatusOr<RegisteredDevice> Choose(const WorkerRegistry& registry, const st
   }
   if (left.has_value()) return *std::move(left);
   const std::string which = wanted.empty() ? "a device" : absl::StrCat("device \"", wanted, "\"");
+  if (reasons.empty() && wanted.empty()) return absl::NotFoundError("no worker is connected");
   if (reasons.empty()) return absl::NotFoundError(absl::StrCat(which, " is not connected"));
   if (reasons.size() > kMostReasons) {
     reasons.resize(kMostReasons);

@@ -6,15 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock/steady_now.h"
 #include "common/wire/topology_proto.h"
+#include "common/wire/worker_name.h"
 
 namespace stagewright {
 namespace {
 
 absl::Status CheckRegistration(const v1::Register& message) {
-  if (message.worker().empty()) return absl::InvalidArgumentError("register.worker is empty");
-  if (message.worker().find('/') != std::string::npos) {
-    return absl::InvalidArgumentError("register.worker: a name must not contain '/'");
-  }
+  RETURN_IF_ERROR(Annotate(CheckWorkerName(message.worker()), "register.worker"));
   const std::string where = absl::StrCat("worker \"", message.worker(), "\"");
   if (message.host_cores() < 0 || message.threads_per_device() < 0) {
     return absl::InvalidArgumentError(

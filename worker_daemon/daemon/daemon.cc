@@ -18,6 +18,7 @@
 #include "common/channel/address.h"
 #include "common/log/log.h"
 #include "common/wire/limits.h"
+#include "common/wire/worker_name.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/ending_runs.h"
 #include "worker_daemon/daemon/gpu_machine.h"
@@ -508,6 +509,7 @@ absl::Status CheckOptions(const DaemonOptions& options) {
   names.set_worker(options.name);
   names.set_host_address(options.host_address);
   RETURN_IF_ERROR(Annotate(CheckLimits(names), "--name, --host-address"));
+  if (!options.name.empty()) RETURN_IF_ERROR(Annotate(CheckWorkerName(options.name), "--name"));
   RETURN_IF_ERROR(CheckDevices(options.devices));
   if (!options.metrics_listen.empty())
     RETURN_IF_ERROR(CheckAddress("--metrics-listen", options.metrics_listen));

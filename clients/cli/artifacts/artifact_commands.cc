@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/files/write_file.h"
 #include "clients/cli/view/table.h"
 #include "common/artifacts/artifacts.h"
 #include "common/artifacts/transfer.h"
@@ -76,6 +77,11 @@ absl::Status Check(const Artifact& artifact) {
   return absl::OkStatus();
 }
 
+absl::Status Get(const Artifact& artifact, const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string file, FileToReplace(path));
+  return GetArtifact(artifact, file);
+}
+
 int CodeOf(const absl::Status& status) { return status.ok() ? kSuccess : Report(status); }
 
 }  // namespace
@@ -108,7 +114,7 @@ void AddArtifactCommands(CLI::App& app, Globals& globals) {
   add("get", "write one to a file",
       [given, &globals](const std::string& name) {
         return Use(globals, name,
-                   [&](const Artifact& artifact) { return GetArtifact(artifact, given->file); });
+                   [&](const Artifact& artifact) { return Get(artifact, given->file); });
       })
       ->add_option("file", given->file)
       ->required();

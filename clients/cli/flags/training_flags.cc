@@ -1,8 +1,11 @@
 #include "clients/cli/flags/training_flags.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "clients/cli/flags/named_option.h"
 #include "common/config/number_checks.h"
@@ -27,14 +30,19 @@ absl::StatusOr<ParameterGroup> ParseGroup(const std::string& text) {
 
 void AddOptimizerFlags(CLI::App& submit, TrainingFlags& flags) {
   OptimizerSpec& optimizer = flags.training.optimizer;
-  submit.add_option("--optimizer", flags.optimizer, "sgd, momentum, adam, adamw")
-      ->check(CLI::IsMember(TrainableOptimizerNames()))
-      ->capture_default_str();
+  const CLI::Option* const kind =
+      submit.add_option("--optimizer", flags.optimizer, "sgd, momentum, adam, adamw")
+          ->check(CLI::IsMember(TrainableOptimizerNames()))
+          ->capture_default_str();
   submit.add_option("--lr", optimizer.learning_rate, "learning rate")->required();
-  submit.add_option("--momentum", optimizer.momentum, "of --optimizer momentum")
-      ->capture_default_str();
+  const CLI::Option* const momentum =
+      submit.add_option("--momentum", optimizer.momentum, "of --optimizer momentum")
+          ->capture_default_str();
   submit.add_option("--weight-decay", optimizer.weight_decay, "L2 penalty; adamw: decoupled");
-  submit.add_flag("--nesterov", optimizer.nesterov, "with --optimizer momentum");
+  const CLI::Option* const nesterov =
+      submit.add_flag("--nesterov", optimizer.nesterov, "with --optimizer momentum");
+  for (const CLI::Option* option : {momentum, nesterov})
+    flags.belongings.push_back({option, kind, {"momentum"}});
   submit.add_option(
       "--group", flags.groups,
       "GLOB=WEIGHT_DECAY or GLOB=WEIGHT_DECAY,RATE_SCALE for parameters of that name; "
@@ -43,18 +51,24 @@ void AddOptimizerFlags(CLI::App& submit, TrainingFlags& flags) {
                     "scale gradients down to this norm over all parameters");
 }
 
-void AddScheduleFlags(CLI::App& submit, LearningRateSchedule& schedule) {
-  AddNamedOption(submit, "--schedule", schedule.decay, kDecayNames,
-                 "of the learning rate: constant, linear, cosine, step")
-      ->default_str(std::string(NameIn(kDecayNames, schedule.decay)));
+void AddScheduleFlags(CLI::App& submit, TrainingFlags& flags) {
+  LearningRateSchedule& schedule = flags.training.optimizer.schedule;
+  const CLI::Option* const decay =
+      AddNamedOption(submit, "--schedule", schedule.decay, kDecayNames,
+                     "of the learning rate: constant, linear, cosine, step")
+          ->default_str(std::string(NameIn(kDecayNames, schedule.decay)));
   submit.add_option("--warmup", schedule.warmup_steps, "steps over which the learning rate rises");
-  submit.add_option("--decay-steps", schedule.decay_steps,
-                    "linear, cosine: step at which the rate is at its end (default: the last)");
-  submit.add_option("--end-factor", schedule.end_factor,
-                    "linear, cosine: part of the rate that is left at the end (default 0)");
-  submit.add_option("--decay-every", schedule.every, "step: after every so many steps (default 1)");
-  submit.add_option("--gamma", schedule.gamma,
-                    "step: the rate is multiplied by this (default 0.1)");
+  const auto add = [&](const char* name, auto& field, const char* help,
+                       std::vector<std::string> of) {
+    const std::string text = absl::StrCat(absl::StrJoin(of, ", "), ": ", help);
+    flags.belongings.push_back({submit.add_option(name, field, text), decay, std::move(of)});
+  };
+  add("--decay-steps", schedule.decay_steps,
+      "step at which the rate is at its end (default: the last)", {"linear", "cosine"});
+  add("--end-factor", schedule.end_factor, "part of the rate that is left at the end (default 0)",
+      {"linear", "cosine"});
+  add("--decay-every", schedule.every, "after every so many steps (default 1)", {"step"});
+  add("--gamma", schedule.gamma, "the rate is multiplied by this (default 0.1)", {"step"});
 }
 
 void AddEvaluationFlags(CLI::App& submit, EvaluationPolicy& policy) {
@@ -92,11 +106,23 @@ void AddCheckpointFlags(CLI::App& submit, TrainingFlags& flags) {
       "a checkpoint that cannot be written fails the job");
 }
 
+// Who gives one that does nothing has meant something else.
+absl::Status CheckBelongings(const TrainingFlags& flags) {
+  for (const auto& [option, to, choices] : flags.belongings) {
+    const std::string chosen = to->count() > 0 ? to->results().back() : to->get_default_str();
+    if (option->count() == 0 || std::count(choices.begin(), choices.end(), chosen) > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(option->get_name(), " is of ", to->get_name(),
+                                                   " ", absl::StrJoin(choices, " or "),
+                                                   ", which is ", chosen));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddTrainingFlags(CLI::App& submit, TrainingFlags& flags) {
   AddOptimizerFlags(submit, flags);
-  AddScheduleFlags(submit, flags.training.optimizer.schedule);
+  AddScheduleFlags(submit, flags);
   AddEvaluationFlags(submit, flags.training.evaluation);
   AddNamedOption(submit, "--on-nan", flags.training.on_non_finite, kNonFiniteNames,
                  "loss or gradients not finite: stop (default), skip the update, continue");
@@ -107,6 +133,7 @@ void AddTrainingFlags(CLI::App& submit, TrainingFlags& flags) {
 }
 
 absl::StatusOr<TrainingSpec> MakeTraining(const TrainingFlags& flags) {
+  RETURN_IF_ERROR(CheckBelongings(flags));
   TrainingSpec training = flags.training;
   const auto chosen = OptimizerByName(flags.optimizer);
   if (!chosen.has_value()) {

@@ -15,12 +15,20 @@ struct TrainingFlags {
   std::string optimizer = "adam";   // One of TrainableOptimizerNames.
   std::vector<std::string> groups;  // "GLOB=DECAY" or "GLOB=DECAY,SCALE".
   double checkpoint_minutes = 0;
+  // Options that mean nothing without certain choices of another one.
+  struct Belonging {
+    const CLI::Option* option;
+    const CLI::Option* to;
+    std::vector<std::string> choices;
+  };
+  std::vector<Belonging> belongings;
 };
 
 // Optimizer, schedule, evaluation, precision and checkpoints. `flags` outlives the app.
 void AddTrainingFlags(CLI::App& submit, TrainingFlags& flags);
 
-// INVALID_ARGUMENT names a flag that cannot be read. The planner checks the numbers.
+// INVALID_ARGUMENT names a flag that cannot be read, or that would do nothing. The planner checks
+// the numbers. REQUIRES: the app lives.
 absl::StatusOr<TrainingSpec> MakeTraining(const TrainingFlags& flags);
 
 }  // namespace stagewright::cli

@@ -39,7 +39,8 @@ struct SubmitFlags {
   std::string graph, weights, data, evaluation_data, output, resume;
   std::string name, planner, plan_file, request_id;
   TrainingFlags training;
-  int64_t mini_batch = 0, steps = 0, epochs = 0, seed = 0;
+  int64_t mini_batch = 0, steps = 0, epochs = 0;
+  uint64_t seed = 0;
   int32_t devices = 0, max_restarts = 0, priority = 0;
   bool preemptible = false;
   v1::LossPolicy on_loss = v1::LOSS_POLICY_UNSPECIFIED;
@@ -85,7 +86,7 @@ absl::StatusOr<v1::JobSpec> MakeSpec(const SubmitFlags& flags) {
   spec.set_mini_batch(flags.mini_batch);
   spec.set_steps(flags.steps);
   spec.set_epochs(flags.epochs);
-  spec.set_seed(static_cast<uint64_t>(flags.seed));
+  spec.set_seed(flags.seed);
   spec.set_no_shuffle(flags.no_shuffle);
   spec.set_num_devices(flags.devices);
   spec.set_max_restarts(flags.max_restarts);
@@ -239,9 +240,11 @@ void AddSubmitCommand(CLI::App& app, Globals& globals) {
       ->check(Seconds())
       ->capture_default_str();
   submit->add_option("--request-id", flags->request_id, "makes repeating the command harmless");
-  submit->add_flag("--validate-only", flags->validate_only,
-                   "check the job, here and by the planner, and submit nothing");
   AddVerifyFlags(*submit, flags->verify);
+  submit
+      ->add_flag("--validate-only", flags->validate_only,
+                 "check the job, here and by the planner, and submit nothing")
+      ->excludes("--verify");
   submit->add_flag("--watch", flags->watch, "stay and show progress");
   AddOutputOption(*submit, globals);
   submit->callback([flags, &globals] { globals.exit_code = RunSubmit(*flags, globals); });

@@ -29,14 +29,18 @@ int ListContexts(const Settings& settings) {
   const std::string present = Present(settings);
   for (const ConfigContext& context : settings.file().contexts)
     std::cout << (context.name == present ? "* " : "  ") << context.name << "\n";
-  return kSuccess;
+  const absl::Status wrong = settings.Check();
+  return wrong.ok() ? kSuccess : Report(wrong);
 }
 
 absl::Status Use(const Settings& settings, const std::string& name) {
   const std::string& path = settings.path();
   if (path.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no configuration file: write contexts into ",
-                                            UserConfigFile(), ", or name one by --config"));
+    const std::string usual = UserConfigFile();
+    return absl::NotFoundError(absl::StrCat(
+        "there is no configuration file: ",
+        usual.empty() ? "name one by --config"
+                      : absl::StrCat("write contexts into ", usual, ", or name one by --config")));
   }
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   ASSIGN_OR_RETURN(const ConfigFile file, ParseConfig(path, text, /*with_contexts=*/true));

@@ -12,6 +12,14 @@ namespace stagewright::cli {
 namespace {
 
 constexpr int64_t kLittleRoom = int64_t{1} << 30;
+constexpr size_t kMostNamed = 10;
+
+std::string Names(std::vector<std::string> names) {
+  const size_t more = names.size() - std::min(names.size(), kMostNamed);
+  names.resize(names.size() - more);
+  return absl::StrCat(absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
 constexpr absl::Duration kLate = absl::Seconds(8);
 
 absl::Time TimeOf(const google::protobuf::Timestamp& time) {
@@ -58,9 +66,10 @@ Finding CheckVersions(const std::string& own, const v1::GetServerResponse& serve
   }
   const std::string seen = absl::StrCat("client ", own, ", planner ", server.version());
   if (!others.empty()) {
-    return {Verdict::kBad, "versions",
-            absl::StrCat(seen, ", workers ", absl::StrJoin(others, ", ")),
-            "install one version everywhere: planner and workers must agree"};
+    return {
+        Verdict::kBad, "versions", absl::StrCat(seen, ", workers ", absl::StrJoin(others, ", ")),
+        "install one version everywhere: planner and workers must agree, and workers of another "
+        "version than those that are connected are not let in"};
   }
   if (own != server.version()) {
     return {Verdict::kWarning, "versions", seen,
@@ -143,10 +152,10 @@ Finding CheckLinks(const absl::Status& asked, const v1::MeasureTopologyResponse&
   return {Verdict::kGood, "links", topology.summary(), ""};
 }
 
-Finding CheckJobs(const v1::ListJobsResponse& jobs, absl::Time now) {
+Finding CheckJobs(const std::vector<v1::Job>& jobs, absl::Time now) {
   int running = 0, waiting = 0;
   std::vector<std::string> recovering, failed;
-  for (const v1::Job& job : jobs.jobs()) {
+  for (const v1::Job& job : jobs) {
     running += job.state() == v1::JOB_STATE_RUNNING ? 1 : 0;
     waiting +=
         job.state() == v1::JOB_STATE_PENDING || job.state() == v1::JOB_STATE_WAITING_FOR_DEVICES
@@ -157,9 +166,8 @@ Finding CheckJobs(const v1::ListJobsResponse& jobs, absl::Time now) {
       failed.push_back(job.name());
   }
   std::string seen = absl::StrCat(running, " running, ", waiting, " waiting");
-  if (!recovering.empty())
-    absl::StrAppend(&seen, "; recovering: ", absl::StrJoin(recovering, ", "));
-  if (!failed.empty()) absl::StrAppend(&seen, "; failed today: ", absl::StrJoin(failed, ", "));
+  if (!recovering.empty()) absl::StrAppend(&seen, "; recovering: ", Names(recovering));
+  if (!failed.empty()) absl::StrAppend(&seen, "; failed today: ", Names(failed));
   if (recovering.empty() && failed.empty()) return {Verdict::kGood, "jobs", seen, ""};
   return {Verdict::kWarning, "jobs", seen, "stagewright jobs describe says what happened to each"};
 }

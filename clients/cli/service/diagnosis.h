@@ -36,6 +36,6 @@ Finding CheckQueue(const v1::GetServerResponse& server);
 // Whether plans reckon with measured links, as far as the planner told that it was `asked`.
 Finding CheckLinks(const absl::Status& asked, const v1::MeasureTopologyResponse& topology);
 // Jobs that wait, come back, or have failed of late (within a day).
-Finding CheckJobs(const v1::ListJobsResponse& jobs, absl::Time now);
+Finding CheckJobs(const std::vector<v1::Job>& jobs, absl::Time now);
 
 }  // namespace stagewright::cli

@@ -23,7 +23,31 @@ namespace stagewright::cli {
 namespace {
 
 constexpr absl::Duration kCallDeadline = absl::Seconds(30);
-constexpr int kJobsLookedAt = 200;
+constexpr int kFailedJobsLookedAt = 200;
+
+// Those that have not ended, however old they are, and of those that failed the newest.
+absl::StatusOr<std::vector<v1::Job>> JobsToLookAt(Connection& connection) {
+  std::vector<v1::Job> jobs;
+  v1::ListJobsRequest unfinished, failed;
+  for (const v1::JobState state :
+       {v1::JOB_STATE_PENDING, v1::JOB_STATE_PLANNING, v1::JOB_STATE_WAITING_FOR_DEVICES,
+        v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, v1::JOB_STATE_RECOVERING})
+    unfinished.add_states(state);
+  failed.add_states(v1::JOB_STATE_FAILED);
+  failed.set_page_size(kFailedJobsLookedAt);
+  for (const bool all : {true, false}) {
+    v1::ListJobsRequest request = all ? unfinished : failed;
+    do {
+      v1::ListJobsResponse page;
+      RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+        return connection.jobs().ListJobs(context, request, &page);
+      }));
+      jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
+      request.set_page_token(page.next_page_token());
+    } while (all && !request.page_token().empty());
+  }
+  return jobs;
+}
 
 // Everything that can be found with a planner that answers.
 absl::StatusOr<std::vector<Finding>> Examine(Connection& connection) {
@@ -35,12 +59,7 @@ absl::StatusOr<std::vector<Finding>> Examine(Connection& connection) {
   RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.jobs().ListWorkers(context, v1::ListWorkersRequest(), &workers);
   }));
-  v1::ListJobsRequest newest;
-  newest.set_page_size(kJobsLookedAt);
-  v1::ListJobsResponse jobs;
-  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
-    return connection.jobs().ListJobs(context, newest, &jobs);
-  }));
+  ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, JobsToLookAt(connection));
   const bool writable = Serves(connection, v1::JobService::service_full_name(), kCallDeadline);
   std::vector<Finding> findings = {CheckVersions(STAGEWRIGHT_VERSION, server, workers),
                                    CheckWorkers(workers, absl::Now()), CheckState(server, writable),

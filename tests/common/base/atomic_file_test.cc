@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include "tests/common/data/safetensors_files.h"
@@ -28,6 +29,17 @@ TEST(AtomicFile, WritesThePiecesInOrderAndReplacesWhatWasThere) {
   ASSERT_TRUE(WriteAtomically(path, Pieces("three", "")).ok());
   EXPECT_EQ(ReadBytes(path), "three");
   EXPECT_THAT(directory.Names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, KeepsThePermissionsOfWhatWasThere) {
+  const TempDirectory directory;
+  const std::string path = directory.File("a");
+  ASSERT_TRUE(WriteAtomically(path, Pieces("one", "")).ok());
+  for (const auto mode : {std::filesystem::perms(0600), std::filesystem::perms(0640)}) {
+    std::filesystem::permissions(path, mode);
+    ASSERT_TRUE(WriteAtomically(path, Pieces("two", "")).ok());
+    EXPECT_EQ(std::filesystem::status(path).permissions(), mode);
+  }
 }
 
 TEST(AtomicFile, ADiskThatTakesNoMoreLeavesTheOldFileWhole) {

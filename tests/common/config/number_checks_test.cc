@@ -1,11 +1,15 @@
 #include "common/config/number_checks.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 
 namespace stagewright {
 namespace {
+
+using ::testing::HasSubstr;
 
 // What the check says of a word; nothing if it takes it.
 std::string Refusal(const CLI::Validator& check, std::string word) { return check(word); }
@@ -36,6 +40,34 @@ TEST(Within, TakesBothEndsAndNothingElse) {
   for (const char* word : {"0.09", "86401", "-1", "inf", "", "soon"})
     EXPECT_NE(Refusal(Within(0.1, 86400), word), "") << word;
   EXPECT_EQ(Refusal(Within(0.1, 86400), "nan"), "\"nan\" is not a number from 0.1 to 86400");
+}
+
+// What a command line of one option says of a word, whose numbers end up in `number`.
+template <typename Whole>
+std::string Said(const std::string& word, Whole& number) {
+  CLI::App app;
+  CLI::App* const command = app.add_subcommand("train", "");
+  command->add_option("--number", number);
+  RefuseWhatDoesNotFit(app);
+  try {
+    app.parse("train --number " + word);
+  } catch (const CLI::ParseError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RefuseWhatDoesNotFit, IsSaidInsteadOfTheNearestNumber) {
+  int64_t whole = 0;
+  EXPECT_EQ(Said("-9223372036854775808", whole), "");
+  EXPECT_EQ(whole, INT64_MIN);
+  EXPECT_THAT(Said("9223372036854775808", whole), HasSubstr("\"9223372036854775808\" is not from"));
+  EXPECT_NE(Said("1e3x", whole), "");
+  uint64_t seed = 0;
+  EXPECT_EQ(Said("18446744073709551615", seed), "");
+  EXPECT_EQ(seed, UINT64_MAX);
+  for (const char* word : {"18446744073709551616", "-1", "99999999999999999999999"})
+    EXPECT_THAT(Said(word, seed), HasSubstr("is not from 0 to 18446744073709551615")) << word;
 }
 
 }  // namespace

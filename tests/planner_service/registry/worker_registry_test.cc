@@ -257,7 +257,7 @@ TEST_F(WorkerRegistryTest, BadFieldsAreNamed) {
   static double bad_rate;
   bad_rate = nan;
   const BadField cases[] = {
-      {"register.worker is empty", [](v1::Register& m) { m.clear_worker(); }},
+      {"register.worker: a name must not be empty", [](v1::Register& m) { m.clear_worker(); }},
       {"must not contain '/'", [](v1::Register& m) { m.set_worker("a/b"); }},
       {"has no devices", [](v1::Register& m) { m.clear_devices(); }},
       {"the name is empty", [](v1::Register& m) { m.mutable_devices(1)->clear_name(); }},

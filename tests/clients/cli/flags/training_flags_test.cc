@@ -35,6 +35,22 @@ TEST(TrainingFlags, NameTheOptimizer) {
   EXPECT_THROW(Parse({"--lr", "1", "--optimizer", "sam"}).IgnoreError(), CLI::ValidationError);
 }
 
+TEST(TrainingFlags, ThatWouldDoNothingAreRefused) {
+  const auto said = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--lr", "1"});
+    return std::string(Parse(std::move(words)).status().message());
+  };
+  EXPECT_EQ(said({"--momentum", "0.5"}), "--momentum is of --optimizer momentum, which is adam");
+  EXPECT_EQ(said({"--nesterov", "--optimizer", "sgd"}),
+            "--nesterov is of --optimizer momentum, which is sgd");
+  EXPECT_EQ(said({"--gamma", "0.5"}), "--gamma is of --schedule step, which is constant");
+  EXPECT_EQ(said({"--end-factor", "0.5", "--schedule", "step"}),
+            "--end-factor is of --schedule linear or cosine, which is step");
+  EXPECT_EQ(said({"--gamma", "0.5", "--decay-every", "2", "--schedule", "step"}), "");
+  EXPECT_EQ(said({"--momentum", "0.5", "--optimizer", "momentum", "--nesterov"}), "");
+  EXPECT_EQ(said({"--decay-steps", "9", "--schedule", "cosine"}), "");
+}
+
 TEST(TrainingFlags, GroupsHaveADecayAndMayHaveAScale) {
   const TrainingSpec training =
       Parse({"--lr", "1", "--group", "*.bias=0", "--group", "a=b=0.5,2"}).value();

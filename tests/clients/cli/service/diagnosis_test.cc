@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace stagewright::cli {
 namespace {
 
@@ -101,18 +103,24 @@ TEST(Diagnosis, LinksThatMayNotBeAskedForAreNotLeftOut) {
   EXPECT_EQ(finding.advice, "ask with a token that may submit jobs");
 }
 
+v1::Job FailedJob(int number, int64_t seconds_ago) {
+  v1::Job job;
+  job.set_name(absl::StrCat("jobs/", number));
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.mutable_end_time()->set_seconds(1'000'000 - seconds_ago);
+  return job;
+}
+
 TEST(Diagnosis, JobsThatFailedOfLateAreNamed) {
-  v1::ListJobsResponse jobs;
-  v1::Job* running = jobs.add_jobs();
-  running->set_state(v1::JOB_STATE_RUNNING);
-  v1::Job* old = jobs.add_jobs();
-  old->set_name("jobs/3");
-  old->set_state(v1::JOB_STATE_FAILED);
-  old->mutable_end_time()->set_seconds(1'000'000 - 100'000);
+  v1::Job running;
+  running.set_state(v1::JOB_STATE_RUNNING);
+  std::vector<v1::Job> jobs = {running, FailedJob(3, 100'000)};
   ExpectSays(CheckJobs(jobs, kNow), Verdict::kGood, "1 running, 0 waiting");
   EXPECT_THAT(CheckJobs(jobs, kNow).detail, Not(HasSubstr("jobs/3")));
-  old->mutable_end_time()->set_seconds(1'000'000 - 100);
+  jobs[1] = FailedJob(3, 100);
   ExpectSays(CheckJobs(jobs, kNow), Verdict::kWarning, "failed today: jobs/3");
+  for (int i = 4; i < 20; ++i) jobs.push_back(FailedJob(i, 100));
+  ExpectSays(CheckJobs(jobs, kNow), Verdict::kWarning, "jobs/12 and 7 more");
 }
 
 }  // namespace

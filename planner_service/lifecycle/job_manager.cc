@@ -536,13 +536,9 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
   absl::MutexLock lock(&mutex_);
   CatchUp(SteadyNow());
   auto session = life_.Register(message, sink);
-  if (!session.ok()) {
-    Log(LogLevel::kWarning, "worker not let in",
-        {{"worker", message.worker()}, {"why", std::string(session.status().message())}});
-    return session;
-  }
-  NoteWorker(EventKind::kWorkerConnected, message.worker(),
-             absl::StrCat(message.devices_size(), " devices, version ", message.version()));
+  if (session.ok())
+    NoteWorker(EventKind::kWorkerConnected, message.worker(),
+               absl::StrCat(message.devices_size(), " devices, version ", message.version()));
   return session;
 }
 

@@ -136,7 +136,11 @@ class WorkerStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
     auto session = jobs_->Register(message, [queue = queue_](const v1::ConnectResponse& response) {
       return queue->Push(Encoded(response));
     });
-    if (!session.ok()) return session.status();
+    if (!session.ok()) {
+      Log(LogLevel::kWarning, "worker not let in",
+          {{"worker", message.worker()}, {"why", std::string(session.status().message())}});
+      return session.status();
+    }
     worker_ = message.worker();
     session_ = *session;
     links_->OnRegistered(message, SteadyNow());

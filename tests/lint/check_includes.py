@@ -83,7 +83,7 @@ MAY_INCLUDE = {
     "clients/cli": ["common/base", "common/channel", "common/clock"],
     "clients/cli/view": ["planner_service/wire"],
     "clients/cli/files": ["clients/cli/view"],
-    "clients/cli/artifacts": ["clients/cli", "clients/cli/view", "common/artifacts"],
+    "clients/cli/artifacts": ["clients/cli", "clients/cli/files", "clients/cli/view", "common/artifacts"],
     "clients/cli/flags": ["common/artifacts", "common/config", "planner_service/wire", "planner_service/importers"],
     "clients/cli/plan": ["clients/cli", "clients/cli/files", "clients/cli/flags"],
     "clients/cli/jobs": ["clients/cli", "clients/cli/files", "clients/cli/flags", "common/data"],

@@ -36,13 +36,10 @@ class JobRpcTest : public ServerTest {
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
   }
 
-  // A worker "w" for as long as the test takes.
-  void ConnectWorker(const std::string& token = "") {
-    Show(worker_, token);
-    stream_ = workers_->Connect(&worker_);
+  static v1::ConnectRequest RegistrationOf(const std::string& worker) {
     v1::ConnectRequest connect;
     v1::Register* message = connect.mutable_register_();
-    message->set_worker("w");
+    message->set_worker(worker);
     v1::DeviceKind* kind = message->add_kinds();
     kind->set_name("cpu");
     kind->set_flops_per_second(1e9);
@@ -50,8 +47,15 @@ class JobRpcTest : public ServerTest {
     v1::Device* device = message->add_devices();
     device->set_name("cpu0");
     device->set_memory_bytes(int64_t{1} << 30);
+    return connect;
+  }
+
+  // A worker "w" for as long as the test takes.
+  void ConnectWorker(const std::string& token = "") {
+    Show(worker_, token);
+    stream_ = workers_->Connect(&worker_);
     v1::ConnectResponse welcome;
-    ASSERT_TRUE(stream_->Write(connect) && stream_->Read(&welcome));
+    ASSERT_TRUE(stream_->Write(RegistrationOf("w")) && stream_->Read(&welcome));
   }
 
   void TearDown() override {
@@ -88,6 +92,20 @@ TEST_F(JobRpcTest, LogsWhichWorkerIsOpenedOrClosedAndFromWhere) {
   EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_OPEN), ContainsRegex("worker uncordoned" + from));
   EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_DRAINING), ContainsRegex("worker drained" + from));
   EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_CORDONED, "", "nobody"), Not(HasSubstr("cordoned")));
+}
+
+TEST_F(JobRpcTest, LogsWhichWorkerIsNotLetInAndWhy) {
+  Start();
+  ConnectWorker();
+  v1::ConnectRequest other = RegistrationOf("stale");
+  other.mutable_register_()->set_version("9.9.9");
+  ::testing::internal::CaptureStderr();
+  grpc::ClientContext context;
+  const auto stream = workers_->Connect(&context);
+  stream->Write(other);
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ContainsRegex("warning worker not let in worker=stale why=.*all workers must be of"));
 }
 
 TEST_F(JobRpcTest, DevicesThatNoJobGetsAreNotCountedAsFree) {

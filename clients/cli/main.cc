@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/escaping.h"
 #include "clients/cli/artifacts/artifact_commands.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/globals.h"
@@ -109,8 +110,8 @@ int main(int argc, char** argv) {
   AddHelpCommand(app);
   AddConfigCommands(app, globals, settings);
   if (const int word = FindOtherThanUtf8(argc, argv); word > 0) {
-    std::cerr << "stagewright: word " << word << " of the command line is no UTF-8: " << argv[word]
-              << std::endl;
+    std::cerr << "stagewright: word " << word
+              << " of the command line is no UTF-8: " << absl::CHexEscape(argv[word]) << std::endl;
     return kUsage;
   }
   stagewright::RefuseWhatDoesNotFit(app);

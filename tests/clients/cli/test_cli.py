@@ -2,9 +2,10 @@
 
 import json
 import re
+import subprocess
 
 import pytest
-from command_line import CASE_STUDY, GRAPHS, NOBODY, Planner, fails, run
+from command_line import CASE_STUDY, CLI, GRAPHS, NOBODY, PATIENCE, Planner, fails, run
 
 
 def local(graph, cluster="summit:2", mini_batch=64, *more) -> tuple:
@@ -448,3 +449,26 @@ def test_the_service_explains_too(service, profile, tmp_path):
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout) == kept
     assert kept["levers"][0]["change"]
+
+
+@pytest.mark.parametrize("arguments", [("plan", "--help"), ("--version",), ("graph", "show", CASE_STUDY)])
+def test_output_that_is_not_taken_is_no_success(arguments):
+    with open("/dev/full", "w") as full:
+        command = [CLI, *map(str, arguments)]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert result.returncode != 0
+    assert "cannot write to standard output: No space left on device" in result.stderr
+
+
+def test_words_that_cannot_travel_are_named():
+    assert r"word 3 of the command line is no UTF-8: jobs/\xff" in fails(2, "jobs", "show", "jobs/\udcff")
+
+
+def test_a_job_that_is_only_validated_runs_no_others():
+    training = ("submit", CASE_STUDY, "--weights", "w", "--data", "d", "--out", "o", "--mini-batch", 8, "--lr", 1)
+    assert "excludes" in fails(2, *training, "--validate-only", "--verify", 5)
+
+
+def test_contexts_of_a_file_that_cannot_be_read_are_not_none(tmp_path):
+    (tmp_path / "config.yaml").write_text("contexts: [")
+    assert "config.yaml" in fails(1, "--config", tmp_path / "config.yaml", "config", "contexts")

@@ -18,7 +18,6 @@
 #include "planner_service/records/page_token.h"
 #include "planner_service/records/plan_check.h"
 #include "planner_service/records/told_of.h"
-#include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
 namespace {
@@ -190,7 +189,7 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
     life_.OnPlanned(number, generation, std::move(planned));
   };
   RETURN_IF_ERROR(pool_->Submit({AccountOf(job).Text(), std::move(plan), {}, {}}));
-  for (const std::string& worker : WorkersToAsk(job)) registry_->Send(worker, PathsMessage(job));
+  AskForPaths(life_.records(), job, registry_);
   ++planning_;
   return absl::OkStatus();
 }

@@ -21,6 +21,7 @@
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/queue/place_jobs.h"
 #include "planner_service/queue/servable_jobs.h"
+#include "planner_service/records/output_paths.h"
 #include "planner_service/registry/transport_key.h"
 #include "planner_service/runs/worker_messages.h"
 #include "planner_service/wire/manual_devices.h"
@@ -459,7 +460,8 @@ void JobLife::TryStart(JobRecord& record) {
   record.put_back.clear();
   records_.Transition(record, JobState::kStarting, "preparing workers");
   record.run->deadline = Now() + options_.starting_timeout;
-  v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
+  v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations,
+                                               UnfinishedRuns(records_.live(), job.number));
   message.mutable_prepare()->set_transport_key(NewTransportKey(registered, job.devices));
   if (record.unwritten.has_value() && message.prepare().restart() &&
       record.unwritten->graph_sha256 == job.planned_graph.seal()->hash)

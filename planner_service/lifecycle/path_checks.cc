@@ -1,27 +1,32 @@
 #include "planner_service/lifecycle/path_checks.h"
 
-#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/lifecycle/restart_rules.h"
+#include "planner_service/records/output_paths.h"
+#include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
 
-std::vector<std::string> WorkersToAsk(const Job& job) {
+std::set<std::string> WorkersToAsk(const Job& job) {
   if (job.generation > 0) return {};
   std::set<std::string> workers;
   for (const std::string& device : job.devices) workers.insert(device.substr(0, device.find('/')));
-  return {workers.begin(), workers.end()};
+  return workers;
+}
+
+void AskForPaths(const JobRecords& records, const Job& job, WorkerRegistry* registry) {
+  const v1::ConnectResponse message = PathsMessage(job, UnfinishedRuns(records.live(), job.number));
+  for (const std::string& worker : WorkersToAsk(job)) registry->Send(worker, message);
 }
 
 std::optional<std::string> PathsRefusal(const Job& job, const std::string& worker,
                                         const v1::PathsChecked& message) {
   const bool waits = job.state == JobState::kPlanning || job.state == JobState::kWaitingForDevices;
   if (message.code() == 0 || !waits || message.generation() != job.generation) return std::nullopt;
-  const std::vector<std::string> asked = WorkersToAsk(job);
-  if (std::find(asked.begin(), asked.end(), worker) == asked.end()) return std::nullopt;
+  if (!WorkersToAsk(job).contains(worker)) return std::nullopt;
   // A file system or store that does not answer now may do so when the job starts.
   const auto code = static_cast<absl::StatusCode>(message.code());
   if (MayBeLoss(code) && RestartsAtAll(job)) return std::nullopt;

@@ -29,4 +29,14 @@ absl::Status CheckOutput(const std::map<int64_t, JobRecord>& live, const std::st
   return absl::OkStatus();
 }
 
+std::vector<std::string> UnfinishedRuns(const std::map<int64_t, JobRecord>& live, int64_t but_for) {
+  std::vector<std::string> runs;
+  for (const auto& [number, record] : live) {
+    const Job& job = record.job;
+    if (number != but_for && job.generation > 0 && !IsTerminal(job.state))
+      runs.push_back(RunName(job));
+  }
+  return runs;
+}
+
 }  // namespace stagewright

@@ -16,11 +16,13 @@ EvaluationFigures FromProto(const v1::EvaluationResult& result) {
 }  // namespace
 
 v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
-                                   const std::vector<v1::Program>& evaluations) {
+                                   const std::vector<v1::Program>& evaluations,
+                                   const std::vector<std::string>& unfinished) {
   v1::ConnectResponse message;
   v1::Prepare* prepare = message.mutable_prepare();
   Address(job, prepare);
   prepare->set_run(RunName(job));
+  prepare->mutable_unfinished_runs()->Assign(unfinished.begin(), unfinished.end());
   *prepare->mutable_spec() = *job.spec;
   *prepare->mutable_cluster() = cluster;
   *prepare->mutable_program() = job.plan->program();
@@ -56,11 +58,12 @@ v1::ConnectResponse GraphMessage(const Job& job) {
   return message;
 }
 
-v1::ConnectResponse PathsMessage(const Job& job) {
+v1::ConnectResponse PathsMessage(const Job& job, const std::vector<std::string>& unfinished) {
   v1::ConnectResponse message;
   v1::CheckPaths* check = message.mutable_check_paths();
   Address(job, check);
   check->set_run(RunName(job));
+  check->mutable_unfinished_runs()->Assign(unfinished.begin(), unfinished.end());
   *check->mutable_spec() = *job.spec;
   check->mutable_spec()->clear_plan_options();
   check->mutable_spec()->clear_strategy();

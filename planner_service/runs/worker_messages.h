@@ -15,16 +15,17 @@ namespace stagewright {
 // Steps of a run, from its first one, that workers tell the actions of without being asked.
 inline constexpr int64_t kTracedSteps = 10;
 
-// To all workers of a run, but for their devices and the graph.
+// To all workers of a run, but for their devices and the graph. `unfinished`: UnfinishedRuns.
 v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
-                                   const std::vector<v1::Program>& evaluations);
+                                   const std::vector<v1::Program>& evaluations,
+                                   const std::vector<std::string>& unfinished);
 // What the job's stages are of: the graph itself, or its name for workers that keep graphs.
 void SetGraph(const Job& job, v1::Prepare& prepare);
 void NameGraph(const Job& job, v1::Prepare& prepare);
 // The graph with its name.
 v1::ConnectResponse GraphMessage(const Job& job);
-// Whether a job could begin on the worker, as far as its paths go.
-v1::ConnectResponse PathsMessage(const Job& job);
+// Whether a job could begin on the worker, as far as its paths go. `unfinished`: UnfinishedRuns.
+v1::ConnectResponse PathsMessage(const Job& job, const std::vector<std::string>& unfinished);
 // The devices of one worker, by their indices in the job.
 void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare& prepare);
 // What is there of a checkpoint after `unwritten_step` steps, whose shares an earlier run has

@@ -96,6 +96,25 @@ def test_what_another_job_left_is_not_overwritten(system):
     assert not list(out.glob("shards-*"))
 
 
+def test_a_running_jobs_directory_is_not_overwritten_through_a_link(system):
+    out, alias = system.path / "held", system.path / "alias"
+    alias.symlink_to(out, target_is_directory=True)
+    out.mkdir()
+    flags = settings(system, "held", devices=1, checkpoint_every=2) | {"steps": 1_000_000}
+    running = system.submit(MODEL, **flags)
+    wait_for(lambda: whole_checkpoints(out / "checkpoints"), "a checkpoint")
+    for more in ({}, {"resume": alias}, {"overwrite": None}):
+        refused = system.train(MODEL, **(flags | {"out": alias, "steps": 5} | more))
+        assert refused["state"] == "failed"
+        assert f"spec.output_path: {alias} is that of job" in refused["message"], refused["message"]
+        assert f"{running}, " in refused["message"] and "has not ended" in refused["message"]
+    assert whole_checkpoints(out / "checkpoints")
+    # What it writes then is its own.
+    newest = whole_checkpoints(out / "checkpoints")[-1]
+    wait_for(lambda: whole_checkpoints(out / "checkpoints")[-1] > newest, "a later checkpoint")
+    assert system.cli("cancel", running).returncode == 0
+
+
 def whole_checkpoints(root):
     return sorted(path.parent for path in root.glob("*/manifest.json"))
 

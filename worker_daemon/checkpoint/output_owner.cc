@@ -111,6 +111,19 @@ absl::Status MayTakeOutput(const std::string& output_path, const std::string& ru
                    ": resume from there, choose another directory, or overwrite it (--overwrite)"));
 }
 
+absl::Status CheckNotInUse(const std::string& output_path,
+                           const std::vector<std::string>& unfinished) {
+  if (unfinished.empty()) return absl::OkStatus();
+  const auto owner = ReadOwner(output_path);
+  const bool in_use = owner.ok() && owner->has_value() &&
+                      std::any_of(unfinished.begin(), unfinished.end(),
+                                  [&](const auto& run) { return PathPart(run) == (*owner)->run; });
+  if (!in_use) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("spec.output_path: ", output_path, " is that of ", Named(**owner),
+                   ", which has not ended; each would overwrite the other's files"));
+}
+
 absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner,
                         OthersResults others) {
   const auto before = ReadOwner(output_path);

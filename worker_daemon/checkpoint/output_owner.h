@@ -34,6 +34,11 @@ bool HoldsResults(const std::string& output_path);
 // `run`. Of a path that holds no results nobody is asked. Reads only.
 absl::Status MayTakeOutput(const std::string& output_path, const std::string& run);
 
+// FAILED_PRECONDITION, naming the path and the job, if the directory is that of one of these runs,
+// which have not ended, under whatever name it is reached. Reads only.
+absl::Status CheckNotInUse(const std::string& output_path,
+                           const std::vector<std::string>& unfinished);
+
 // What becomes of other jobs' checkpoints where a job takes a directory.
 enum class OthersResults { kRefused, kKept, kCleared };
 

@@ -72,6 +72,7 @@ void RunCheckpoints::CompleteEarlier(const Graph& graph) {
 
 absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   const v1::JobSpec& spec = prepare_.spec();
+  RETURN_IF_ERROR(CheckNotInUse());
   std::vector<std::string> paths;
   if (prepare_.restart()) paths.push_back(spec.output_path());
   if (!spec.resume_path().empty()) paths.push_back(spec.resume_path());
@@ -102,9 +103,16 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   return absl::OkStatus();
 }
 
+absl::Status RunCheckpoints::CheckNotInUse() const {
+  return stagewright::CheckNotInUse(
+      prepare_.spec().output_path(),
+      {prepare_.unfinished_runs().begin(), prepare_.unfinished_runs().end()});
+}
+
 absl::Status RunCheckpoints::TakeOutput() {
   // A later generation may have the directory by now.
   RETURN_IF_ERROR(CheckNotAborted());
+  RETURN_IF_ERROR(CheckNotInUse());
   const v1::JobSpec& spec = prepare_.spec();
   const OthersResults others = goes_on_           ? OthersResults::kKept
                                : spec.overwrite() ? OthersResults::kCleared

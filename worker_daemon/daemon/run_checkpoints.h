@@ -39,7 +39,7 @@ class RunCheckpoints {
   void CompleteEarlier(const Graph& graph);
   // Finds the checkpoint that the run resumes from, if it does, and tells it in `prepared`. Errors
   // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another job has left
-  // something, unless it is to overwrite that.
+  // something, unless it is to overwrite that, or where one that has not ended writes.
   absl::Status Resume(v1::Prepared* prepared);
   // After Resume: from now on the output directory is this generation's of the job. Errors of
   // TakeOutput; CANCELLED after Abort.
@@ -86,6 +86,7 @@ class RunCheckpoints {
   };
 
   absl::Status CheckNotAborted();
+  absl::Status CheckNotInUse() const;
   absl::Status MayWrite();
   // Removes what there is of checkpoints that failed: they can never be whole, and their room may
   // be what the next one lacks. Where others still write to one of the newest, the next call does

@@ -14,6 +14,7 @@ namespace {
 using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::JobHarness;
 using ::testing::Pair;
 using testing::RecordingStore;
@@ -136,6 +137,36 @@ TEST_F(JobLifeRequestsTest, TwoUnfinishedJobsMayNotShareAnOutputPath) {
   EXPECT_TRUE(Submit(SpecAt("/data/run2")).ok());
   ASSERT_TRUE(harness_->jobs->Cancel("jobs/1").ok());
   EXPECT_TRUE(Submit(SpecAt("/data/run")).ok());
+}
+
+// Links give a directory a second name, which only workers see.
+TEST_F(JobLifeRequestsTest, WorkersHearWhichOtherJobsHaveNotEnded) {
+  const auto last = [&](const std::string& worker, v1::ConnectResponse::MessageCase kind) {
+    v1::ConnectResponse found;
+    for (const v1::ConnectResponse& message : harness_->Worker(worker).heard)
+      if (message.message_case() == kind) found = message;
+    return found;
+  };
+  for (const char* worker : {"a", "b"}) {
+    harness_->Connect(worker);
+    harness_->Worker(worker).silent_on = {v1::ConnectResponse::kStart};
+  }
+  harness_->Await(harness_->Submit(SmallSpec()), v1::JOB_STATE_RUNNING);
+  const v1::Prepare first = last("a", v1::ConnectResponse::kPrepare).prepare();
+  EXPECT_THAT(first.unfinished_runs(), IsEmpty());
+  for (const char* worker : {"c", "d"}) harness_->Connect(worker);
+  harness_->Submit(SmallSpec());
+  harness_->Await("jobs/2", v1::JOB_STATE_SUCCEEDED);
+  for (const char* worker : {"c", "d"}) {
+    EXPECT_THAT(last(worker, v1::ConnectResponse::kCheckPaths).check_paths().unfinished_runs(),
+                ElementsAre(first.run()));
+    EXPECT_THAT(last(worker, v1::ConnectResponse::kPrepare).prepare().unfinished_runs(),
+                ElementsAre(first.run()));
+  }
+  ASSERT_TRUE(harness_->jobs->Cancel("jobs/1").ok());
+  harness_->Submit(SmallSpec());
+  harness_->Await("jobs/3", v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(last("c", v1::ConnectResponse::kPrepare).prepare().unfinished_runs(), IsEmpty());
 }
 
 TEST_F(JobLifeRequestsTest, WhatIsOnlyValidatedIsNotRecorded) {

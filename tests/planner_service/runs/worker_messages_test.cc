@@ -58,9 +58,10 @@ TEST(PathsMessage, HasThePathsAndTheInputsAndNoPlan) {
   graph.add_inputs()->set_name("x");
   graph.add_nodes()->set_name("relu");
   job.graph = Sealed<v1::Graph>(graph);
-  const v1::CheckPaths check = PathsMessage(job).check_paths();
+  const v1::CheckPaths check = PathsMessage(job, {"jobs-3-a1"}).check_paths();
   EXPECT_EQ(check.job(), "jobs/7");
   EXPECT_EQ(check.run(), RunName(job));
+  EXPECT_THAT(check.unfinished_runs(), ElementsAre("jobs-3-a1"));
   EXPECT_EQ(check.spec().data_path(), "/data");
   ASSERT_EQ(check.spec().graph().inputs_size(), 1);
   EXPECT_EQ(check.spec().graph().inputs(0).name(), "x");
@@ -70,8 +71,9 @@ TEST(PathsMessage, HasThePathsAndTheInputsAndNoPlan) {
 
 TEST(PrepareMessage, HasTheGraphOrItsName) {
   const Job job = RunningJob();
-  v1::ConnectResponse message = PrepareMessage(job, {}, {});
+  v1::ConnectResponse message = PrepareMessage(job, {}, {}, {"jobs-3-a1"});
   v1::Prepare& prepare = *message.mutable_prepare();
+  EXPECT_THAT(prepare.unfinished_runs(), ElementsAre("jobs-3-a1"));
   EXPECT_FALSE(prepare.spec().has_graph());
   const v1::ConnectResponse graph = GraphMessage(job);
   EXPECT_EQ(graph.needed_graph().graph(), job.planned_graph->SerializeAsString());
@@ -87,14 +89,14 @@ TEST(PrepareMessage, HasAnEvaluationForTheGraphAndForEachLength) {
   std::vector<v1::Program> evaluations(2);
   evaluations[0].set_mini_batch(4);
   evaluations[1].set_mini_batch(8);
-  const v1::ConnectResponse message = PrepareMessage(RunningJob(), {}, evaluations);
+  const v1::ConnectResponse message = PrepareMessage(RunningJob(), {}, evaluations, {});
   const v1::Prepare& prepare = message.prepare();
   EXPECT_EQ(prepare.run(), RunName(RunningJob()));
   EXPECT_TRUE(prepare.restart());
   EXPECT_EQ(prepare.evaluation_program().mini_batch(), 4);
   ASSERT_EQ(prepare.lengths_size(), 1);
   EXPECT_EQ(prepare.lengths(0).evaluation_program().mini_batch(), 8);
-  EXPECT_FALSE(PrepareMessage(RunningJob(), {}, {}).prepare().has_evaluation_program());
+  EXPECT_FALSE(PrepareMessage(RunningJob(), {}, {}, {}).prepare().has_evaluation_program());
 }
 
 TEST(SetDevices, NamesThoseOfOneWorker) {

@@ -121,6 +121,20 @@ TEST_F(RunCheckpointsTest, AnotherJobsCheckpointsAreRefusedWithOrWithoutAPolicy)
   }
 }
 
+TEST_F(RunCheckpointsTest, AJobThatHasNotEndedKeepsItsDirectory) {
+  v1::Prepare other = prepare_;
+  other.set_run("jobs-2-b2");
+  other.mutable_spec()->set_overwrite(true);
+  other.add_unfinished_runs("jobs-1-a1");
+  const auto second = Make(other);
+  v1::Prepared prepared;
+  ASSERT_EQ(second->Resume(&prepared), absl::OkStatus());
+  const auto first = Taken();  // While the second was prepared.
+  EXPECT_THAT(std::string(second->TakeOutput().message()), HasSubstr("jobs/1, run jobs-1-a1"));
+  EXPECT_EQ(second->Resume(&prepared).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(first->CheckOwned(), absl::OkStatus());
+}
+
 TEST_F(RunCheckpointsTest, OverwritingBeginsAnew) {
   RunWithCheckpoints({1, 2});
   BecomeAnotherJob();

@@ -94,6 +94,8 @@ absl::Status CheckPlaces(const Places& places, const v1::CheckPaths& message, Gi
   RETURN_IF_ERROR(CheckData("spec.evaluation_data_path", spec, spec.evaluation_data_path()));
   RETURN_IF_ERROR(CheckResume(spec.resume_path()));
   RETURN_IF_ERROR(CheckOutput(spec.output_path()));
+  RETURN_IF_ERROR(CheckNotInUse(
+      spec.output_path(), {message.unfinished_runs().begin(), message.unfinished_runs().end()}));
   if (spec.overwrite() || ResumesOwn(spec.resume_path(), spec.output_path()))
     return absl::OkStatus();
   return MayTakeOutput(spec.output_path(), PathPart(message.run()));

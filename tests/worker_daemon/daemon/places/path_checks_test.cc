@@ -99,6 +99,26 @@ TEST_F(PathChecksTest, AnotherJobsOutputIsRefusedUnlessItIsTakenOver) {
   EXPECT_EQ(Error(), "");
 }
 
+TEST_F(PathChecksTest, WhereAJobStillWritesNoOtherDoesUnderAnyName) {
+  fs::create_directories(At("runs/first"));
+  ASSERT_TRUE(
+      TakeOutput(At("runs/first"), {"jobs-7-b2", "jobs/7", "digits"}, OthersResults::kRefused)
+          .ok());
+  fs::create_directory_symlink(At("runs"), At("alias"));
+  message_.add_unfinished_runs("jobs-6-a1");
+  spec().set_output_path(At("alias/first"));
+  EXPECT_EQ(Error(), "");
+  message_.add_unfinished_runs("jobs-7-b2");
+  const auto in_use =
+      AllOf(HasSubstr("spec.output_path: "), HasSubstr(At("alias/first")),
+            HasSubstr("job \"digits\" (jobs/7, run jobs-7-b2)"), HasSubstr("has not ended"));
+  EXPECT_THAT(Error(), in_use);
+  spec().set_overwrite(true);
+  EXPECT_THAT(Error(), in_use);
+  spec().set_resume_path(At("alias/first"));
+  EXPECT_THAT(Error(), in_use);
+}
+
 TEST_F(PathChecksTest, WhatLeavesTheRootsIsRefused) {
   roots_.output = At("elsewhere");
   EXPECT_EQ(CheckPlaces({roots_, {}}, message_).code(), absl::StatusCode::kPermissionDenied);

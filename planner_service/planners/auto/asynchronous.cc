@@ -11,6 +11,7 @@
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/auto/incumbents.h"
+#include "planner_service/planners/auto/member_runs.h"
 #include "planner_service/planners/auto/portfolio.h"
 #include "planner_service/search/judge.h"
 #include "planner_service/search/micro_batch_sizes.h"
@@ -81,9 +82,8 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
                                           SearchContext& context) {
   Outcome outcome;
   Incumbents incumbents(problem, options, context);
-  Outcome none;
-  none.termination = Termination::kLimit;
-  RETURN_IF_ERROR(RunMembers(problem, options, context, incumbents, none, outcome).status());
+  MemberRuns members(problem, options, context, incumbents);
+  RETURN_IF_ERROR(members.RunAll(outcome));
   PlanOptions flushed = options;
   flushed.asynchronous = flushed.vertical_sync = false;
   SearchContext silent(context, SearchContext::kAnyEffort);
@@ -101,7 +101,7 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
     return outcome;
   }
   if (!outcome.strategy.has_value()) {
-    SayNoneFound(problem, options, incumbents, none, outcome);
+    SayNoneFound(problem, options, incumbents, members.none(), outcome);
     return outcome;
   }
   ASSIGN_OR_RETURN(std::string warning,

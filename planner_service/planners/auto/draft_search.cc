@@ -39,6 +39,8 @@ constexpr Nanos kWorkOfBudgetedJudging = 400 * kMillisecond;
 constexpr double kRatingChains = 0.35;
 constexpr double kRatingGraphs = 0.7;
 constexpr double kLayingOut = 0.7;
+// What rating them takes of that where members have yet to run.
+constexpr double kAhead = 0.55;
 // Promises of starts that differ by less count as equal.
 constexpr double kAsGood = 0.005;
 // Starts that the evaluator judges, and of these that are improved.
@@ -54,11 +56,6 @@ constexpr int64_t kBurst = 600;
 // The bursts' first thresholds over the current estimate, in turn: low ones refine, high ones leave
 // the neighbourhood.
 constexpr double kThresholds[] = {0.012, 0.05, 0.1, 0.2};
-
-// The work of searching with these budgets, where all of them are used up.
-Nanos WorkOf(int64_t budget) {
-  return work::kListPass * (kStartsBudget + kRatingBudget + budget) + kWorkOfBudgetedJudging;
-}
 
 // Work of list schedules in polishing graphs by moves that change equal branches alike, all of its
 // work with some to spare for what comes after, the share of it below which there is none, the
@@ -83,6 +80,16 @@ bool IsChain(const Dag& operators) {
                       [](const SpTree::Vertex& v) { return v.kind == SpTree::Kind::kParallel; });
 }
 
+double ShareOfRating(StrategyKind kind) {
+  return kind == StrategyKind::kGraph ? kRatingGraphs : kRatingChains;
+}
+
+void SortByEstimate(std::vector<RatedDraft>& rated) {
+  std::stable_sort(rated.begin(), rated.end(), [](const RatedDraft& a, const RatedDraft& b) {
+    return a.estimate < b.estimate;
+  });
+}
+
 }  // namespace
 
 DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
@@ -104,6 +111,19 @@ void DraftSearch::SearchWidely() {
   local_search_.set_wide(true);
 }
 
+absl::Status DraftSearch::LookAhead() {
+  if (Size() > kLarge) return absl::OkStatus();  // It would take from the members' work.
+  const bool chains = options_.sequential || IsChain(problem_.operators->dag());
+  const StrategyKind kind = chains ? StrategyKind::kSequential : StrategyKind::kGraph;
+  ShareOut(WorkOf(kind, kBudget));
+  const SearchContext rating(context_, PartOfWork(context_, kAhead * ShareOfRating(kind)));
+  std::set<Draft> known;
+  RateLayouts(kind, rating, local_search_.passes(), known, rated_ahead_);
+  RateFully(rating, rated_ahead_);
+  ahead_ = kind;
+  return JudgedStarts(rated_ahead_).status();
+}
+
 absl::Status DraftSearch::Run(Nanos bound, bool polish) {
   const bool chain = IsChain(problem_.operators->dag());
   const bool both = !options_.sequential && !chain;
@@ -111,14 +131,15 @@ absl::Status DraftSearch::Run(Nanos bound, bool polish) {
   std::vector<Candidate> sequential;
   // Where there is hardly work for graphs, what the members know of chains has to do.
   if (!both || Size() <= kLarge) {
-    ShareOut(WorkOf(first) + (both ? WorkOf(kBudget) : Nanos(0)));
+    ShareOut(WorkOf(StrategyKind::kSequential, first) +
+             (both ? WorkOf(StrategyKind::kGraph, kBudget) : Nanos(0)));
     ASSIGN_OR_RETURN(sequential, Improved(StrategyKind::kSequential, {}, first));
   }
   const auto optimal = [&] {
     return incumbents_.best().has_value() && incumbents_.best_time() <= bound;
   };
   if (!both || optimal() || context_.Expired()) return absl::OkStatus();
-  ShareOut(WorkOf(kBudget));
+  ShareOut(WorkOf(StrategyKind::kGraph, kBudget));
   ASSIGN_OR_RETURN(std::vector<Candidate> graphs,
                    Improved(StrategyKind::kGraph, sequential, kBudget));
   return polish && !optimal() ? Polish(std::move(graphs)) : absl::OkStatus();
@@ -154,6 +175,12 @@ absl::Status DraftSearch::Extend(std::vector<Draft> starts, uint64_t seed) {
   drafts = Varied(std::move(drafts));
   if (drafts.size() > kExtended) drafts.resize(kExtended);
   return Halve(kExtension, drafts);
+}
+
+// The work of searching with these budgets, where all of them are used up.
+Nanos DraftSearch::WorkOf(StrategyKind kind, int64_t budget) const {
+  const int64_t layouts = ahead_ == kind ? 0 : kStartsBudget;
+  return work::kListPass * (layouts + kRatingBudget + budget) + kWorkOfBudgetedJudging;
 }
 
 // What is left of the work, over what the budgets come to.
@@ -263,19 +290,14 @@ void DraftSearch::RateQuickly(Draft draft, std::vector<RatedDraft>& rated) {
 
 // By all rules, the best of them first.
 void DraftSearch::RateFully(const SearchContext& rating, std::vector<RatedDraft>& rated) {
-  const auto sort = [&] {
-    std::stable_sort(rated.begin(), rated.end(), [](const RatedDraft& a, const RatedDraft& b) {
-      return a.estimate < b.estimate;
-    });
-  };
-  sort();
+  SortByEstimate(rated);
   if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
   const int64_t first = local_search_.passes();
   for (RatedDraft& draft : rated) {
     if (local_search_.passes() - first > Budget(kRatingBudget) || rating.Expired()) break;
     if (auto full = local_search_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
   }
-  sort();
+  SortByEstimate(rated);
 }
 
 // Starts of all shapes, the most promising first.
@@ -303,6 +325,22 @@ std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind, const SearchC
   return drafts;
 }
 
+// Layouts, by a few rules, until the schedules since `first` have taken their budget.
+void DraftSearch::RateLayouts(StrategyKind kind, const SearchContext& rating, int64_t first,
+                              std::set<Draft>& known, std::vector<RatedDraft>& rated) {
+  // Half of the effort goes to promising ones, which may have many passes, half to cheap ones.
+  std::vector<Draft> starts = PromisingStarts(kind, rating);
+  const int64_t effort = Budget(kStartsBudget);
+  for (const int64_t most : {effort / 2, effort}) {
+    for (const Draft& draft : starts) {
+      if (local_search_.passes() - first > most || rating.Expired()) break;
+      if (known.insert(draft).second) RateQuickly(draft, rated);
+    }
+    std::stable_sort(starts.begin(), starts.end(),
+                     [&](const Draft& a, const Draft& b) { return Passes(a) < Passes(b); });
+  }
+}
+
 // Starts, best first. All of them are rated by a few rules, the most promising by all.
 std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
                                                  const std::vector<Candidate>& more) {
@@ -320,20 +358,14 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
     draft.kind = kind;
     if (known.insert(draft).second) RateQuickly(std::move(draft), rated);
   }
-  // Half of the effort goes to promising ones, which may have many passes, half to cheap ones.
-  const double share = kind == StrategyKind::kGraph ? kRatingGraphs : kRatingChains;
-  const SearchContext rating(context_, PartOfWork(context_, share));
-  std::vector<Draft> starts = PromisingStarts(kind, rating);
-  const int64_t effort = Budget(kStartsBudget);
-  for (const int64_t most : {effort / 2, effort}) {
-    for (const Draft& draft : starts) {
-      if (local_search_.passes() - first > most || rating.Expired()) break;
-      if (known.insert(draft).second) RateQuickly(draft, rated);
-    }
-    std::stable_sort(starts.begin(), starts.end(),
-                     [&](const Draft& a, const Draft& b) { return Passes(a) < Passes(b); });
-  }
+  const SearchContext rating(context_, PartOfWork(context_, ShareOfRating(kind)));
+  if (ahead_ != kind) RateLayouts(kind, rating, first, known, rated);
   RateFully(rating, rated);
+  if (ahead_ != kind) return rated;
+  for (RatedDraft& start : rated_ahead_) {
+    if (known.insert(start.draft).second) rated.push_back(std::move(start));
+  }
+  SortByEstimate(rated);
   return rated;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "planner_service/models/operator_costs.h"
@@ -19,6 +20,11 @@ class DraftSearch {
   // `found`: drafts of other planners to start from as well. All outlive the search.
   DraftSearch(const Problem& problem, const PlanOptions& options, const SearchContext& context,
               const std::vector<Draft>& found, Incumbents& incumbents);
+
+  // Before Run, and before planners that take long: rates starts of the kind that most of the
+  // search is about, and offers the incumbents the most promising. Run goes on with them. Nothing
+  // where the problem is large.
+  absl::Status LookAhead();
 
   // Offers the incumbents the best drafts of sequential pipelines, then of graphs unless the
   // options forbid them: the most promising starts, and what local search makes of the best; with
@@ -40,6 +46,7 @@ class DraftSearch {
     Nanos time = 0;  // The evaluator's; the estimate if there was no effort left to ask.
   };
 
+  Nanos WorkOf(StrategyKind kind, int64_t budget) const;
   void ShareOut(Nanos all);
   int64_t Budget(int64_t work) const;
   // Operators times devices.
@@ -48,6 +55,8 @@ class DraftSearch {
                                                   const std::vector<Candidate>& more,
                                                   int64_t budget);
   std::vector<RatedDraft> RatedStarts(StrategyKind kind, const std::vector<Candidate>& more);
+  void RateLayouts(StrategyKind kind, const SearchContext& rating, int64_t first,
+                   std::set<Draft>& known, std::vector<RatedDraft>& rated);
   std::vector<Draft> PromisingStarts(StrategyKind kind, const SearchContext& rating);
   void RateQuickly(Draft draft, std::vector<RatedDraft>& rated);
   void RateFully(const SearchContext& rating, std::vector<RatedDraft>& rated);
@@ -69,6 +78,8 @@ class DraftSearch {
   LocalSearch local_search_;
   RandomSource random_;
   bool wide_ = false;
+  std::optional<StrategyKind> ahead_;  // The kind that LookAhead() has rated.
+  std::vector<RatedDraft> rated_ahead_;
   double heat_ = 1;   // Thresholds over kThresholds.
   double share_ = 1;  // The share of all budgets that there is work left for.
 };

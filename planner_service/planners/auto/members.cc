@@ -35,11 +35,12 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
   std::vector<AutoMember> members;
   const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
   const int64_t fewer = kEffort * kLarge / std::max(kLarge, size);
+  bool quick = true;
   const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort,
                        double work = kOneMember) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
-    members.push_back({std::move(planner), sequential, WithEffort(options, effort), work});
+    members.push_back({std::move(planner), sequential, WithEffort(options, effort), work, quick});
   };
   add(MakeSinglePlanner(), true, fewer);
   add(MakeDataParallelPlanner(), true, fewer);
@@ -51,6 +52,7 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
     if (members.size() == before) continue;
     members.back().several_memories = members.back().several_sizes = size <= kHuge;
   }
+  quick = false;
   if (size <= kHuge) {
     const size_t before = members.size();
     add(MakePipeDreamPlanner(), true, fewer);

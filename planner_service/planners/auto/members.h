@@ -14,6 +14,7 @@ struct AutoMember {
   bool sequential = false;  // Makes sequential strategies (or single stages).
   int64_t most_effort = 0;  // Limit of its SearchContext.
   double most_work = 0;     // The part of the members' work that is left which it may take.
+  bool quick = false;       // It answers sooner than the first drafts are rated.
   // Runs again with less memory than its answer needs, and with a little more: a search for the
   // least bottleneck fills the memory that it has, with deep pipelines where shallow ones may win.
   bool several_memories = false;

@@ -9,14 +9,6 @@
 
 namespace stagewright {
 
-// Runs the planners that can do what the options ask, each within its effort, and offers their
-// answers to the incumbents. `none` gets the answer of one that found nothing, a proof of
-// infeasibility before any other; the counts of `outcome` grow. The strategies found.
-absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
-                                                 const SearchContext& context,
-                                                 Incumbents& incumbents, Outcome& none,
-                                                 Outcome& outcome);
-
 // Termination and reason of an answer without a strategy: a member's proof, or that none was found.
 void SayNoneFound(const Problem& problem, const PlanOptions& options, const Incumbents& incumbents,
                   const Outcome& none, Outcome& outcome);

@@ -13,10 +13,13 @@
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
 #include "common/program/text.h"
+#include "common/topology/presets.h"
 #include "common/topology/uniform.h"
+#include "common/wire/graph_file.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/planners/auto/effort.h"
+#include "tests/support/checkout/source_path.h"
 #include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
 #include "tests/support/profiled_graphs.h"
@@ -190,6 +193,20 @@ TEST(AutoTest, StreamsImprovementsEachFasterThanTheOneBefore) {
   ASSERT_GE(times.size(), 3u);
   for (size_t i = 1; i < times.size(); ++i) EXPECT_LT(times[i], times[i - 1]);
   EXPECT_EQ(times.back(), response->best->evaluation.iteration_time);
+}
+
+// Counted, so that it says the same on all machines: the first second of five.
+TEST(AutoTest, GraphsOfStagesComeBeforeTheSlowMembers) {
+  const Graph graph = *ReadGraphFile(testing::SourcePath("examples/graphs/dlrm.swg"));
+  const Cluster cluster = *ClusterPreset("summit:8");
+  const PlanRequest request = RequestFor(graph, cluster, 2048);
+  SearchContext context;
+  Nanos early(0);
+  const auto response = SolvePlan(request, context, [&](const JudgedPlan& plan) {
+    if (context.work() <= kMostWork / 4) early = plan.evaluation.iteration_time;
+  });
+  ASSERT_TRUE(response.ok() && response->best) << response.status();
+  EXPECT_LE(ToSeconds(early), 1.15 * ToSeconds(response->best->evaluation.iteration_time));
 }
 
 TEST(AutoTest, ADeadlineStillLeavesTheMembersAnswer) {

@@ -53,8 +53,8 @@ Nanos TimeOf(const Graph& graph, const Cluster& cluster, int64_t mini_batch, int
   return response.ok() && response->best ? response->best->evaluation.iteration_time : Nanos(0);
 }
 
-// A permission more, no slower answer. Problems of which the search alone is slower by 1 and 2 %
-// than with the size given, since its starts leave that size early.
+// A permission more, no slower answer but for half a percent. Problems of which the search alone
+// may be slower by 1 and 2 % than with the size given, since its starts leave that size early.
 TEST(OtherSizesTest, NoSizeThatIsAskedForIsFaster) {
   struct Case {
     uint64_t seed;
@@ -65,8 +65,8 @@ TEST(OtherSizesTest, NoSizeThatIsAskedForIsFaster) {
     Rng rng(seed);
     const Graph graph = UnevenBranches(rng, Uniform(rng, 4, 9));
     const int64_t mini_batch = 12 * Uniform(rng, 1, 2);
-    const Nanos asked = TimeOf(graph, cluster, mini_batch, micro_batch);
-    EXPECT_LE(TimeOf(graph, cluster, mini_batch, 0), asked) << seed;
+    const double asked = ToSeconds(TimeOf(graph, cluster, mini_batch, micro_batch));
+    EXPECT_LE(ToSeconds(TimeOf(graph, cluster, mini_batch, 0)), 1.005 * asked) << seed;
   }
 }
 

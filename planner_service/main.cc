@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/open_files.h"
 #include "common/channel/grpc_log.h"
+#include "common/config/command_line.h"
 #include "common/config/config_command.h"
 #include "common/config/number_checks.h"
 #include "common/log/log.h"
@@ -26,6 +27,8 @@
 
 namespace stagewright {
 namespace {
+
+constexpr char kProgram[] = "stagewright-planner";
 
 // What flags, environment and file say.
 struct Flags {
@@ -222,7 +225,7 @@ int Serve(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  LogOptions log = {"stagewright-planner"};
+  LogOptions log = {kProgram};
   CLI::App app("stagewright-planner: plans pipeline-parallel training and runs it on workers");
   app.set_version_flag("--version", std::string("stagewright-planner ") + STAGEWRIGHT_VERSION);
   app.option_defaults()->always_capture_default();
@@ -231,21 +234,18 @@ int Main(int argc, char** argv) {
   AddDoorFlags(app, flags.options.door);
   AddLogFlags(app, log);
   Settings settings(app, {"STAGEWRIGHT_PLANNER_"});
-  const auto config =
-      AddConfigCommand(app, settings, "stagewright-planner", [&] { return Settle(flags); });
+  const auto config = AddConfigCommand(app, settings, kProgram, [&] { return Settle(flags); });
   const StateCommand state = AddStateCommand(app);
-  stagewright::RefuseWhatDoesNotFit(app);
-  settings.Load(argc, argv);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto ends = ParseCommandLine(app, settings, {kProgram, argc, argv})) return *ends;
   SetUpLog(log);
   LogWhatGrpcSays();
-  if (config.chosen()) return config.run();
+  if (config.chosen()) return AfterOutput(kProgram, config.run());
   if (const absl::Status wrong = settings.Check(); !wrong.ok()) return Complain(wrong);
   for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);
   if (state.chosen()) {
     // Whatever is wrong with the rest: a state can be mended.
     if (const absl::Status wrong = SettlePlace(flags); !wrong.ok()) return Complain(wrong);
-    return state.run(flags.elected() ? "" : flags.options.state);
+    return AfterOutput(kProgram, state.run(flags.elected() ? "" : flags.options.state));
   }
   if (const absl::Status wrong = Settle(flags); !wrong.ok()) return Complain(wrong);
   flags.election.log = [](const std::string& line) { Log(LogLevel::kInfo, line); };

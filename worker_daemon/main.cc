@@ -15,14 +15,16 @@
 #include "common/artifacts/artifact_flags.h"
 #include "common/base/open_files.h"
 #include "common/channel/grpc_log.h"
+#include "common/config/command_line.h"
 #include "common/config/config_command.h"
-#include "common/config/number_checks.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
 #include "worker_daemon/daemon/daemon.h"
 #include "worker_daemon/device/host_memory.h"
 
 namespace {
+
+constexpr char kProgram[] = "stagewright-worker";
 
 // Where tensors of other workers come and go, in the words of the libraries that move them.
 bool BindTransports(const std::string& interface) {
@@ -68,7 +70,7 @@ int main(int argc, char** argv) {
   using stagewright::LogLevel;
   stagewright::DaemonOptions options;
   std::string interface;
-  stagewright::LogOptions log = {"stagewright-worker"};
+  stagewright::LogOptions log = {kProgram};
   int64_t memory_mib = 0, memory_limit_mib = 0;
   int drain_seconds = 30;
   CLI::App app("stagewright-worker: trains stages that a planner assigns");
@@ -133,14 +135,13 @@ int main(int argc, char** argv) {
                "speak to a planner on another machine in the clear");
   stagewright::AddLogFlags(app, log);
   stagewright::Settings settings(app, {"STAGEWRIGHT_WORKER_"});
-  const auto config = stagewright::AddConfigCommand(app, settings, "stagewright-worker",
-                                                    [&] { return CheckOptions(options); });
-  stagewright::RefuseWhatDoesNotFit(app);
-  settings.Load(argc, argv);
-  CLI11_PARSE(app, argc, argv);
+  const auto config =
+      stagewright::AddConfigCommand(app, settings, kProgram, [&] { return CheckOptions(options); });
+  const auto ends = stagewright::ParseCommandLine(app, settings, {kProgram, argc, argv});
+  if (ends.has_value()) return *ends;
   stagewright::SetUpLog(log);
   stagewright::LogWhatGrpcSays();
-  if (config.chosen()) return config.run();
+  if (config.chosen()) return stagewright::AfterOutput(kProgram, config.run());
   if (const absl::Status wrong = settings.Check(); !wrong.ok()) {
     Log(LogLevel::kError, wrong.message());
     return 1;

@@ -1,13 +1,9 @@
 // stagewright: plan, submit and watch pipeline-parallel training.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iostream>
+#include <optional>
 #include <string>
-#include <string_view>
 
-#include "absl/strings/escaping.h"
 #include "clients/cli/artifacts/artifact_commands.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/globals.h"
@@ -26,53 +22,25 @@
 #include "clients/cli/service/help_command.h"
 #include "clients/cli/service/version_command.h"
 #include "common/artifacts/artifact_flags.h"
-#include "common/base/json_object.h"
 #include "common/channel/grpc_log.h"
-#include "common/config/number_checks.h"
+#include "common/config/command_line.h"
 
 namespace stagewright::cli {
 namespace {
 
 // What is wrong with the first word that is none of the command's, where it has commands; else
 // empty.
-std::string UnknownWord(const CLI::App* app, const CLI::App* command) {
-  for (const std::string& word : app->remaining(/*recurse=*/true)) {
-    if (!word.empty() && word[0] != '-') return UnknownCommand(word, *command);
+std::string UnknownWord(const CLI::App& app, const CLI::App& command) {
+  for (const std::string& word : app.remaining(/*recurse=*/true)) {
+    if (!word.empty() && word[0] != '-') return UnknownCommand(word, command);
   }
   return "";
 }
 
-// One line that says what is wrong and where help is.
-std::string UsageError(const CLI::App* app, const CLI::Error& error) {
-  const CLI::App* const all = app;
-  std::string message = error.what();
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  std::string command = "stagewright";
-  while (!app->get_subcommands().empty()) {
-    app = app->get_subcommands().front();
-    command += " " + app->get_name();
-  }
-  if (const std::string unknown = UnknownWord(all, app); !unknown.empty()) message = unknown;
-  return "stagewright: " + message + " (" + command + " --help)\n";
-}
-
-// Texts travel as UTF-8. 0: all words are.
-int FindOtherThanUtf8(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i)
-    if (FindInvalidUtf8(argv[i]) != std::string_view::npos) return i;
-  return 0;
-}
-
-// Whoever redirects output must hear that it is not all there.
-int AfterOutput(int exit_code) {
-  if (std::cout.flush()) return exit_code;
-  std::cerr << "stagewright: cannot write to standard output: " << std::strerror(errno)
-            << std::endl;
-  return exit_code == kSuccess ? kError : exit_code;
-}
-
 }  // namespace
 }  // namespace stagewright::cli
+
+static_assert(stagewright::cli::kUsage == stagewright::kWrongUsage);
 
 int main(int argc, char** argv) {
   using namespace stagewright::cli;
@@ -87,7 +55,6 @@ int main(int argc, char** argv) {
   AddSecurityOptions(app, globals.security);
   stagewright::AddArtifactStoreFlag(app, globals.artifacts);
   stagewright::Settings settings(app, {"STAGEWRIGHT_", UserConfigFile(), /*contexts=*/true});
-  app.failure_message(UsageError);
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(
@@ -109,17 +76,7 @@ int main(int argc, char** argv) {
   AddCompletionCommand(app, globals);
   AddHelpCommand(app);
   AddConfigCommands(app, globals, settings);
-  if (const int word = FindOtherThanUtf8(argc, argv); word > 0) {
-    std::cerr << "stagewright: word " << word
-              << " of the command line is no UTF-8: " << absl::CHexEscape(argv[word]) << std::endl;
-    return kUsage;
-  }
-  stagewright::RefuseWhatDoesNotFit(app);
-  settings.Load(argc, argv);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return AfterOutput(app.exit(error) == 0 ? kSuccess : kUsage);
-  }
-  return AfterOutput(globals.exit_code);
+  const std::optional<int> ends =
+      stagewright::ParseCommandLine(app, settings, {"stagewright", argc, argv, UnknownWord});
+  return ends.has_value() ? *ends : stagewright::AfterOutput("stagewright", globals.exit_code);
 }

@@ -1,8 +1,11 @@
 """`stagewright` as users run it: output, files, exit codes, messages."""
 
 import json
+import os
 import re
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from command_line import CASE_STUDY, CLI, GRAPHS, NOBODY, PATIENCE, Planner, fails, run
@@ -204,6 +207,16 @@ def test_jobs_that_do_not_exist(service):
     assert json.loads(run("workers", "-o", "json", planner=service).stdout) == {"workers": []}
 
 
+def assert_goes_on_when_nobody_watches(service, name):
+    command = [CLI, "--planner-address", service, "watch", name]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as watching:
+        first = watching.stderr.readline()
+        assert name in first, first
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(PATIENCE) == -signal.SIGINT
+        assert f'{name} goes on; "stagewright watch {name}" shows it again' in watching.stderr.read()
+
+
 def test_a_watched_job_that_is_cancelled_exits_with_5(service, tmp_path):
     # No worker is there, so the job waits; a planning-only graph would be refused.
     graph = GRAPHS / "candle-uno.swg"
@@ -213,6 +226,7 @@ def test_a_watched_job_that_is_cancelled_exits_with_5(service, tmp_path):
     name = submitted.stdout.strip()
     assert run("submit", graph, *flags, "--request-id", "once", planner=service).stdout.strip() == name
     assert "spec.steps" in fails(1, "submit", graph, *flags, "--epochs", 1, planner=service)
+    assert_goes_on_when_nobody_watches(service, name)
     assert run("cancel", name, planner=service).stdout.split() == [name, "cancelled"]
     watched = run("watch", name, planner=service)
     assert watched.returncode == 5
@@ -458,6 +472,15 @@ def test_output_that_is_not_taken_is_no_success(arguments):
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert result.returncode != 0
     assert "cannot write to standard output: No space left on device" in result.stderr
+
+
+def test_programs_agree_on_wrong_usage():
+    for program, *command in ((CLI, "workers"), (os.environ["STAGEWRIGHT_PLANNER_PROGRAM"],)):
+        name = Path(program).name
+        wrong = subprocess.run([program, *command, "--bogus"], capture_output=True, text=True, timeout=PATIENCE)
+        help = " ".join([name, *command, "--help"])
+        expected = f"{name}: The following argument was not expected: --bogus ({help})\n"
+        assert (wrong.returncode, wrong.stderr, wrong.stdout) == (2, expected, "")
 
 
 def test_words_that_cannot_travel_are_named():

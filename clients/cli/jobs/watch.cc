@@ -12,9 +12,9 @@ namespace stagewright::cli {
 int Watch(Connection& connection, const std::string& name, const Globals& globals,
           const FollowOptions& options) {
   const absl::StatusOr<v1::Job> job = [&] {
-    const LastWords words(absl::StrCat("stagewright: ", name, " goes on; \"stagewright watch ",
-                                       name, "\" shows it again, \"stagewright cancel ", name,
-                                       "\" ends it"));
+    const LastWords words(absl::StrCat(
+        "stagewright: ", name, " is watched no longer, but not cancelled; \"stagewright watch ",
+        name, "\" shows it again, \"stagewright cancel ", name, "\" ends it"));
     return Follow(connection, name, options);
   }();
   if (!job.ok()) return Report(job.status());

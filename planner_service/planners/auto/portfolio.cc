@@ -56,6 +56,7 @@ void SayNoneFound(const Problem& problem, const PlanOptions& options, const Incu
 
 namespace {
 
+// One search, from the quick members to its answer.
 class Portfolio {
  public:
   // `whole` has all operators, `problem` maybe fewer.

@@ -214,7 +214,7 @@ def assert_goes_on_when_nobody_watches(service, name):
         assert name in first, first
         watching.send_signal(signal.SIGINT)
         assert watching.wait(PATIENCE) == -signal.SIGINT
-        assert f'{name} goes on; "stagewright watch {name}" shows it again' in watching.stderr.read()
+        assert f'{name} is watched no longer, but not cancelled; "stagewright watch {name}" shows it' in watching.stderr.read()
 
 
 def test_a_watched_job_that_is_cancelled_exits_with_5(service, tmp_path):

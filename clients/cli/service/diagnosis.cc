@@ -21,6 +21,8 @@ std::string Names(std::vector<std::string> names) {
                       more > 0 ? absl::StrCat(" and ", more, " more") : "");
 }
 constexpr absl::Duration kLate = absl::Seconds(8);
+// Workers try for a planner that is started again at least every five seconds.
+constexpr absl::Duration kSettling = absl::Seconds(15);
 
 absl::Time TimeOf(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
@@ -78,7 +80,15 @@ Finding CheckVersions(const std::string& own, const v1::GetServerResponse& serve
   return {Verdict::kGood, "versions", seen, ""};
 }
 
-Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now) {
+Finding CheckWorkers(const v1::GetServerResponse& server, const v1::ListWorkersResponse& workers,
+                     absl::Time now) {
+  const absl::Duration age = now - TimeOf(server.start_time());
+  if (workers.workers().empty() && absl::AbsDuration(age) < kSettling) {
+    return {Verdict::kWarning, "workers",
+            absl::StrCat("none is connected yet; the planner was started ",
+                         absl::ToInt64Seconds(age), " s ago"),
+            "run stagewright doctor again in a few seconds: workers try for it again"};
+  }
   if (workers.workers().empty()) {
     return {Verdict::kBad, "workers", "none is connected",
             "start stagewright-worker --planner HOST:PORT on a machine, or look into its log"};
@@ -153,9 +163,15 @@ Finding CheckLinks(const absl::Status& asked, const v1::MeasureTopologyResponse&
 }
 
 Finding CheckJobs(const std::vector<v1::Job>& jobs, absl::Time now) {
-  int running = 0, waiting = 0;
+  int running = 0, waiting = 0, holding = 0;
   std::vector<std::string> recovering, failed;
+  const v1::Job* first = nullptr;  // The one that has waited longest.
   for (const v1::Job& job : jobs) {
+    holding +=
+        job.state() == v1::JOB_STATE_RUNNING || job.state() == v1::JOB_STATE_STARTING ? 1 : 0;
+    if (job.state() == v1::JOB_STATE_WAITING_FOR_DEVICES &&
+        (first == nullptr || TimeOf(job.create_time()) < TimeOf(first->create_time())))
+      first = &job;
     running += job.state() == v1::JOB_STATE_RUNNING ? 1 : 0;
     waiting +=
         job.state() == v1::JOB_STATE_PENDING || job.state() == v1::JOB_STATE_WAITING_FOR_DEVICES
@@ -168,7 +184,10 @@ Finding CheckJobs(const std::vector<v1::Job>& jobs, absl::Time now) {
   std::string seen = absl::StrCat(running, " running, ", waiting, " waiting");
   if (!recovering.empty()) absl::StrAppend(&seen, "; recovering: ", Names(recovering));
   if (!failed.empty()) absl::StrAppend(&seen, "; failed today: ", Names(failed));
-  if (recovering.empty() && failed.empty()) return {Verdict::kGood, "jobs", seen, ""};
+  // Nobody has what it waits for.
+  const bool stuck = first != nullptr && holding == 0;
+  if (stuck) absl::StrAppend(&seen, "; ", first->name(), " waits: ", first->message());
+  if (recovering.empty() && failed.empty() && !stuck) return {Verdict::kGood, "jobs", seen, ""};
   return {Verdict::kWarning, "jobs", seen, "stagewright jobs describe says what happened to each"};
 }
 

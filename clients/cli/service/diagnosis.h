@@ -28,14 +28,15 @@ struct Finding {
 Finding CheckVersions(const std::string& own, const v1::GetServerResponse& server,
                       const v1::ListWorkersResponse& workers);
 // Whether workers are there, are heard of and take jobs.
-Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now);
+Finding CheckWorkers(const v1::GetServerResponse& server, const v1::ListWorkersResponse& workers,
+                     absl::Time now);
 // Whether the planner's state has room; `writable`: what it says of that itself.
 Finding CheckState(const v1::GetServerResponse& server, bool writable);
 // Whether plans are made at once.
 Finding CheckQueue(const v1::GetServerResponse& server);
 // Whether plans reckon with measured links, as far as the planner told that it was `asked`.
 Finding CheckLinks(const absl::Status& asked, const v1::MeasureTopologyResponse& topology);
-// Jobs that wait, come back, or have failed of late (within a day).
+// Jobs that wait for what no other job has, come back, or have failed of late (within a day).
 Finding CheckJobs(const std::vector<v1::Job>& jobs, absl::Time now);
 
 }  // namespace stagewright::cli

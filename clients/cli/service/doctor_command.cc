@@ -62,8 +62,9 @@ absl::StatusOr<std::vector<Finding>> Examine(Connection& connection) {
   ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, JobsToLookAt(connection));
   const bool writable = Serves(connection, v1::JobService::service_full_name(), kCallDeadline);
   std::vector<Finding> findings = {CheckVersions(STAGEWRIGHT_VERSION, server, workers),
-                                   CheckWorkers(workers, absl::Now()), CheckState(server, writable),
-                                   CheckQueue(server), CheckJobs(jobs, absl::Now())};
+                                   CheckWorkers(server, workers, absl::Now()),
+                                   CheckState(server, writable), CheckQueue(server),
+                                   CheckJobs(jobs, absl::Now())};
   for (Finding& finding : CheckGpus(workers)) findings.push_back(std::move(finding));
   v1::MeasureTopologyResponse topology;
   const absl::Status measured = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {

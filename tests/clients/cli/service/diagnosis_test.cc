@@ -40,10 +40,17 @@ TEST(Diagnosis, VersionsMustAgree) {
 }
 
 TEST(Diagnosis, WorkersMustBeThereAndHeardOf) {
-  ExpectSays(CheckWorkers({}, kNow), Verdict::kBad, "none");
-  ExpectSays(CheckWorkers(Workers({"1", "1"}), kNow), Verdict::kGood,
+  ExpectSays(CheckWorkers({}, {}, kNow), Verdict::kBad, "none");
+  ExpectSays(CheckWorkers({}, Workers({"1", "1"}), kNow), Verdict::kGood,
              "2 connected, 1 of 2 devices held");
-  ExpectSays(CheckWorkers(Workers({"1"}), kNow + absl::Seconds(9)), Verdict::kWarning, "w0");
+  ExpectSays(CheckWorkers({}, Workers({"1"}), kNow + absl::Seconds(9)), Verdict::kWarning, "w0");
+}
+
+TEST(Diagnosis, WorkersHaveTimeToComeBackToAPlanner) {
+  v1::GetServerResponse server;
+  server.mutable_start_time()->set_seconds(absl::ToUnixSeconds(kNow) - 4);
+  ExpectSays(CheckWorkers(server, {}, kNow), Verdict::kWarning, "started 4 s ago");
+  ExpectSays(CheckWorkers(server, {}, kNow + absl::Seconds(20)), Verdict::kBad, "none");
 }
 
 TEST(Diagnosis, WorkersShouldTakeJobs) {
@@ -54,7 +61,7 @@ TEST(Diagnosis, WorkersShouldTakeJobs) {
   device->set_name("cpu0");
   device->mutable_quarantined_until()->set_seconds(1'000'300);
   device->set_quarantine_reason("worker w2 was lost");
-  ExpectSays(CheckWorkers(workers, kNow), Verdict::kWarning,
+  ExpectSays(CheckWorkers({}, workers, kNow), Verdict::kWarning,
              "w0 is cordoned, w1 is draining, w2/cpu0 is in quarantine (worker w2 was lost)");
 }
 
@@ -121,6 +128,22 @@ TEST(Diagnosis, JobsThatFailedOfLateAreNamed) {
   ExpectSays(CheckJobs(jobs, kNow), Verdict::kWarning, "failed today: jobs/3");
   for (int i = 4; i < 20; ++i) jobs.push_back(FailedJob(i, 100));
   ExpectSays(CheckJobs(jobs, kNow), Verdict::kWarning, "jobs/12 and 7 more");
+}
+
+TEST(Diagnosis, AJobThatWaitsForWhatNobodyHasIsNamed) {
+  const auto waiting = [](const std::string& name, int64_t since) {
+    v1::Job job;
+    job.set_name(name);
+    job.set_state(v1::JOB_STATE_WAITING_FOR_DEVICES);
+    job.set_message("4 devices are needed, 2 are free");
+    job.mutable_create_time()->set_seconds(since);
+    return job;
+  };
+  std::vector<v1::Job> jobs = {waiting("jobs/8", 200), waiting("jobs/7", 100)};
+  ExpectSays(CheckJobs(jobs, kNow), Verdict::kWarning,
+             "2 waiting; jobs/7 waits: 4 devices are needed, 2 are free");
+  jobs.emplace_back().set_state(v1::JOB_STATE_RUNNING);  // Its turn comes.
+  ExpectSays(CheckJobs(jobs, kNow), Verdict::kGood, "1 running, 2 waiting");
 }
 
 }  // namespace

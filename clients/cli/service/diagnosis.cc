@@ -86,7 +86,7 @@ Finding CheckWorkers(const v1::GetServerResponse& server, const v1::ListWorkersR
   if (workers.workers().empty() && absl::AbsDuration(age) < kSettling) {
     return {Verdict::kWarning, "workers",
             absl::StrCat("none is connected yet; the planner was started ",
-                         absl::ToInt64Seconds(age), " s ago"),
+                         absl::ToInt64Seconds(std::max(age, absl::ZeroDuration())), " s ago"),
             "run stagewright doctor again in a few seconds: workers try for it again"};
   }
   if (workers.workers().empty()) {

@@ -50,6 +50,9 @@ TEST(Diagnosis, WorkersHaveTimeToComeBackToAPlanner) {
   v1::GetServerResponse server;
   server.mutable_start_time()->set_seconds(absl::ToUnixSeconds(kNow) - 4);
   ExpectSays(CheckWorkers(server, {}, kNow), Verdict::kWarning, "started 4 s ago");
+  // The planner's clock is ahead.
+  ExpectSays(CheckWorkers(server, {}, kNow - absl::Seconds(9)), Verdict::kWarning,
+             "started 0 s ago");
   ExpectSays(CheckWorkers(server, {}, kNow + absl::Seconds(20)), Verdict::kBad, "none");
 }
 

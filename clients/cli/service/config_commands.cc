@@ -58,6 +58,13 @@ absl::Status Use(const Settings& settings, const std::string& name) {
   return absl::OkStatus();
 }
 
+// What explains and completes commands helps to write settings, whatever is wrong with them; config
+// says itself what that is.
+bool UsesNoSettings(const CLI::App& app) {
+  return app.got_subcommand("config") || app.got_subcommand("help") ||
+         app.got_subcommand("completion");
+}
+
 }  // namespace
 
 std::string UserConfigFile() {
@@ -87,8 +94,8 @@ void AddConfigCommands(CLI::App& app, Globals& globals, const Settings& settings
     if (config.chosen()) globals.exit_code = config.run();
   });
   // Before the command's own callback.
-  app.parse_complete_callback([config, &settings] {
-    if (config.command->parsed()) return;
+  app.parse_complete_callback([&app, &settings] {
+    if (UsesNoSettings(app)) return;
     const absl::Status wrong = settings.Check();
     if (!wrong.ok()) throw CLI::ConfigError(std::string(wrong.message()));
     for (const std::string& warning : settings.Warnings())

@@ -164,6 +164,16 @@ def test_an_unknown_key_keeps_a_program_from_starting(program, tmp_path):
         assert result.stderr.count("\n") == 1, result.stderr
 
 
+@pytest.mark.parametrize("words", [["help"], ["help", "submit"], ["completion", "bash"]])
+def test_a_broken_file_keeps_nobody_from_help(words, tmp_path):
+    file = tmp_path / "broken.yaml"
+    file.write_text("planner-address: [1,\n")
+    answer = run("stagewright", "--config", file, *words)
+    assert answer.returncode == 0 and not answer.stderr
+    assert "stagewright" in answer.stdout
+    assert run("stagewright", "--config", file, "jobs").returncode == 2
+
+
 def test_a_planner_runs_as_its_file_says(tmp_path):
     file = tmp_path / "planner.yaml"
     file.write_text("log-format: json\n")

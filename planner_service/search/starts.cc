@@ -11,6 +11,7 @@
 #include "common/graph/series_parallel.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/own_devices.h"
 
 namespace stagewright {
 namespace {
@@ -459,6 +460,27 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options, bo
   return shapes;
 }
 
+// Calls add(draft) for drafts in which every part has devices of its own, of all sizes and
+// replicas.
+template <typename Add>
+void AddOnOwnDevices(const OperatorCosts& costs, const PlanOptions& options, const SpTree& tree,
+                     const SearchContext& context, int64_t most_micro_batches, const Add& add) {
+  const Problem& problem = costs.problem();
+  const int32_t devices = problem.cluster->size();
+  for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {
+    if (problem.mini_batch / size > most_micro_batches) continue;
+    const auto most =
+        static_cast<int32_t>(std::min<int64_t>(MostReplicas(problem, options, size), devices));
+    for (int32_t replicas = 1;; replicas = std::min(2 * replicas, most)) {
+      if (context.Expired()) return;
+      context.Spend(work::kLayout * costs.size());
+      if (auto draft = DraftOnOwnDevices(costs, tree, size, {replicas, most}))
+        add(*std::move(draft));
+      if (replicas >= most) break;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
@@ -477,20 +499,29 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
     shapes = Shapes(problem, options, branches && options.num_stages == 0,
                     branches && HasUnlikeBranches(costs, tree), most_micro_batches);
   }
+  const auto add = [&](Draft draft) {
+    if (options.recompute == RecomputePolicy::kAlways) {
+      for (DraftStage& stage : draft.stages) stage.recompute = true;
+    }
+    if (!draft.stages.empty() && known.insert(draft).second) drafts.push_back(std::move(draft));
+  };
   for (const Shape& shape : shapes) {
     if (context.Expired()) break;
     context.Spend(work::kLayout * costs.size());
     for (bool one_run : {false, true}) {
       if (!one_run && (options.num_stages > 0 || !branches)) continue;
       if (one_run && shape.shared != Shared::kInGroups) continue;
-      Draft draft = Layout(costs, tree, shape).Make(kind, one_run, options.num_stages);
-      if (options.recompute == RecomputePolicy::kAlways) {
-        for (DraftStage& stage : draft.stages) stage.recompute = true;
-      }
-      if (!draft.stages.empty() && known.insert(draft).second) {
-        drafts.push_back(std::move(draft));
-      }
+      add(Layout(costs, tree, shape).Make(kind, one_run, options.num_stages));
     }
+  }
+  // There are no groups of few devices where these are many.
+  if (branches && !with_rest && options.num_stages == 0 && problem.cluster->size() > kMostGroups) {
+    AddOnOwnDevices(costs, options, tree, context, most_micro_batches, [&](Draft draft) {
+      draft.kind = StrategyKind::kGraph;
+      if (!SortStages(problem.operators->dag(), draft)) return;
+      draft.kind = kind;
+      add(std::move(draft));
+    });
   }
   return drafts;
 }

@@ -25,6 +25,9 @@ constexpr int64_t kRatingBudget = 5'000'000;
 constexpr int64_t kMostSchedules = 20'000;
 // Operators times devices above which the same work takes longer, and there is less.
 constexpr int64_t kLarge = 200'000;
+// On more devices one schedule takes so long that those of chains, and of what others have found,
+// would leave no work for graphs.
+constexpr int32_t kManyDevices = 64;
 // Drafts with more passes are not looked at: one schedule would take too long.
 constexpr int64_t kMostPasses = 60'000;
 // Operators that are laid out, over all shapes of starts.
@@ -106,6 +109,11 @@ DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
   local_search_.set_most_passes(kMostPasses);
 }
 
+// Large problems have no search of chains anyway, and work for little else.
+bool DraftSearch::OnManyDevices() const {
+  return Size() <= kLarge && problem_.cluster->size() > kManyDevices;
+}
+
 void DraftSearch::SearchWidely() {
   wide_ = true;
   local_search_.set_wide(true);
@@ -130,7 +138,7 @@ absl::Status DraftSearch::Run(Nanos bound, bool polish) {
   const int64_t first = chain ? kBudget : kBudget / 6;
   std::vector<Candidate> sequential;
   // Where there is hardly work for graphs, what the members know of chains has to do.
-  if (!both || Size() <= kLarge) {
+  if (!both || (Size() <= kLarge && !OnManyDevices())) {
     ShareOut(WorkOf(StrategyKind::kSequential, first) +
              (both ? WorkOf(StrategyKind::kGraph, kBudget) : Nanos(0)));
     ASSIGN_OR_RETURN(sequential, Improved(StrategyKind::kSequential, {}, first));
@@ -352,12 +360,13 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
   }
   for (const Candidate& candidate : more) drafts.push_back(candidate.rated.draft);
   std::vector<RatedDraft> rated;
-  const int64_t first = local_search_.passes();
+  int64_t first = local_search_.passes();
   std::set<Draft> known;
   for (Draft& draft : drafts) {
     draft.kind = kind;
     if (known.insert(draft).second) RateQuickly(std::move(draft), rated);
   }
+  if (OnManyDevices()) first = local_search_.passes();
   const SearchContext rating(context_, PartOfWork(context_, ShareOfRating(kind)));
   if (ahead_ != kind) RateLayouts(kind, rating, first, known, rated);
   RateFully(rating, rated);

@@ -51,6 +51,7 @@ class DraftSearch {
   int64_t Budget(int64_t work) const;
   // Operators times devices.
   int64_t Size() const { return int64_t{costs_.size()} * problem_.cluster->size(); }
+  bool OnManyDevices() const;
   absl::StatusOr<std::vector<Candidate>> Improved(StrategyKind kind,
                                                   const std::vector<Candidate>& more,
                                                   int64_t budget);

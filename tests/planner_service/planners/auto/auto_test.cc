@@ -209,6 +209,18 @@ TEST(AutoTest, GraphsOfStagesComeBeforeTheSlowMembers) {
   EXPECT_LE(ToSeconds(early), 1.15 * ToSeconds(response->best->evaluation.iteration_time));
 }
 
+// Where one schedule of a chain of 64 branches takes long, graphs have their part of the work all
+// the same. Operators are cut here, so that several searches share it.
+TEST(AutoTest, WideModelsOnManyDevicesArePlannedAsGraphs) {
+  const Graph graph = testing::CandleGraph(64, 4);
+  const Cluster cluster = *UniformPreset("uniform:128");
+  SearchContext context;
+  const auto response = SolvePlan(RequestFor(graph, cluster, 1024), context);
+  ASSERT_TRUE(response.ok() && response->best) << response.status();
+  EXPECT_LE(ToSeconds(response->best->evaluation.iteration_time),
+            1.05 * ToSeconds(response->lower_bound));
+}
+
 TEST(AutoTest, ADeadlineStillLeavesTheMembersAnswer) {
   const Graph graph = Branches();
   const Cluster cluster = *UniformPreset("uniform:4");

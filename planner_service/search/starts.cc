@@ -10,8 +10,8 @@
 
 #include "common/graph/series_parallel.h"
 #include "planner_service/planner/whole_batch.h"
+#include "planner_service/search/branches/own_devices.h"
 #include "planner_service/search/micro_batch_sizes.h"
-#include "planner_service/search/own_devices.h"
 
 namespace stagewright {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner_service/search/own_devices.h"
+#include "planner_service/search/branches/own_devices.h"
 
 #include <gtest/gtest.h>
 

@@ -310,16 +310,18 @@ std::string ToString(const SpTree& tree) {
   return text;
 }
 
-std::vector<int32_t> Linearize(const SpTree& tree) {
-  std::vector<int32_t> order;
-  std::vector<int32_t> stack = {tree.root()};
+std::vector<int32_t> LeavesOf(const SpTree& tree, int32_t vertex) {
+  std::vector<int32_t> leaves;
+  std::vector<int32_t> stack = {vertex};
   while (!stack.empty()) {
-    const SpTree::Vertex& vertex = tree.vertices[stack.back()];
+    const SpTree::Vertex& next = tree.vertices[stack.back()];
     stack.pop_back();
-    if (vertex.kind == SpTree::Kind::kLeaf) order.push_back(vertex.leaf);
-    stack.insert(stack.end(), vertex.children.rbegin(), vertex.children.rend());
+    if (next.kind == SpTree::Kind::kLeaf) leaves.push_back(next.leaf);
+    stack.insert(stack.end(), next.children.rbegin(), next.children.rend());
   }
-  return order;
+  return leaves;
 }
+
+std::vector<int32_t> Linearize(const SpTree& tree) { return LeavesOf(tree, tree.root()); }
 
 }  // namespace stagewright

@@ -39,6 +39,9 @@ SpTree Decompose(const Dag& dag);
 // "S(0 P(1 S(2 3)) 4)".
 std::string ToString(const SpTree& tree);
 
+// The vertices of the DAG below a vertex of the tree, depth first. O(result).
+std::vector<int32_t> LeavesOf(const SpTree& tree, int32_t vertex);
+
 // A chain over the same vertices in an order that keeps branches together (depth first over the
 // tree): what planners for sequential pipelines see.
 std::vector<int32_t> Linearize(const SpTree& tree);

@@ -146,17 +146,6 @@ class Layout {
     return work;
   }
 
-  std::vector<int32_t> Operators(int32_t vertex) const {
-    const SpTree::Vertex& v = tree_.vertices[vertex];
-    if (v.kind == SpTree::Kind::kLeaf) return {v.leaf};
-    std::vector<int32_t> operators;
-    for (int32_t child : v.children) {
-      const std::vector<int32_t> own = Operators(child);
-      operators.insert(operators.end(), own.begin(), own.end());
-    }
-    return operators;
-  }
-
   void AddStage(std::vector<int32_t> operators, int32_t group) {
     if (operators.empty()) return;
     loads_[group] += WorkOf(operators);
@@ -260,15 +249,11 @@ class Layout {
     const double each = Target(groups) / static_cast<double>(groups.size());
     std::vector<int32_t> heavy;
     std::vector<int32_t> light;
-    double work = 0;
-    for (int32_t child : children) {
-      const double own = vertex_work_[child];
-      (own < kWorthCutting * each ? light : heavy).push_back(child);
-      if (own >= kWorthCutting * each) work += own;
-    }
+    for (int32_t child : children)
+      (vertex_work_[child] < kWorthCutting * each ? light : heavy).push_back(child);
     if (!heavy.empty() && heavy.size() <= groups.size()) {
       if (shape_.shared == Shared::kBesideGroups && PlaceApart(heavy, light, groups)) return;
-      PlaceBranches(heavy, work, groups);
+      PlaceBranches(heavy, groups);
     } else {
       light.insert(light.begin(), heavy.begin(), heavy.end());
       FillUp(light, groups);
@@ -312,22 +297,11 @@ class Layout {
     return singles;
   }
 
-  // Groups of its own for each branch, by largest remainder.
-  void PlaceBranches(const std::vector<int32_t>& branches, double work, const Groups& groups) {
-    std::vector<int32_t> count(branches.size(), 1);
-    auto spare = static_cast<int32_t>(groups.size() - branches.size());
-    while (spare-- > 0) {
-      size_t neediest = 0;
-      double most = -1;
-      for (size_t i = 0; i < branches.size(); ++i) {
-        const double per_group = vertex_work_[branches[i]] / (work * count[i]);
-        if (per_group > most * (1 + 1e-9)) {
-          most = per_group;
-          neediest = i;
-        }
-      }
-      ++count[neediest];
-    }
+  // Groups of its own for each branch.
+  void PlaceBranches(const std::vector<int32_t>& branches, const Groups& groups) {
+    std::vector<double> work;
+    for (int32_t branch : branches) work.push_back(vertex_work_[branch]);
+    const std::vector<int32_t> count = CountsByWork(work, static_cast<int32_t>(groups.size()));
     auto next = groups.begin();
     for (size_t i = 0; i < branches.size(); ++i) {
       Place(branches[i], Groups(next, next + count[i]));
@@ -341,7 +315,7 @@ class Layout {
       std::vector<int32_t> piece;
       int32_t group = Emptiest(groups);
       double load = loads_[group];
-      for (int32_t op : Operators(branch)) {
+      for (int32_t op : LeavesOf(tree_, branch)) {
         if (!piece.empty() && load + work_[op] / 2 > targets_[group]) {
           AddStage(std::exchange(piece, {}), group);
           group = Emptiest(groups);

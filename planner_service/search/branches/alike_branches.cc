@@ -17,14 +17,7 @@ namespace {
 constexpr int32_t kNone = -1;
 
 std::vector<int32_t> OperatorsOf(const SpTree& tree, int32_t vertex) {
-  std::vector<int32_t> operators;
-  std::vector<int32_t> open = {vertex};
-  while (!open.empty()) {
-    const SpTree::Vertex& v = tree.vertices[open.back()];
-    open.pop_back();
-    if (v.kind == SpTree::Kind::kLeaf) operators.push_back(v.leaf);
-    open.insert(open.end(), v.children.begin(), v.children.end());
-  }
+  std::vector<int32_t> operators = LeavesOf(tree, vertex);
   std::sort(operators.begin(), operators.end());
   return operators;
 }

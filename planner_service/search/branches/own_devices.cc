@@ -19,20 +19,11 @@ struct Block {
   int32_t size = 0;
 };
 
-// Devices for each by its work, one at least, by largest remainder; the earlier of equals first.
-// REQUIRES: as many devices as `work` has values.
+// Devices for each by its work. REQUIRES: as many devices as `work` has values.
 std::vector<Block> Deal(const std::vector<double>& work, const Block& devices) {
-  std::vector<int32_t> sizes(work.size(), 1);
-  for (auto left = devices.size - static_cast<int32_t>(work.size()); left > 0; --left) {
-    size_t neediest = 0;
-    for (size_t i = 1; i < work.size(); ++i) {
-      if (work[i] / sizes[i] > work[neediest] / sizes[neediest] * (1 + 1e-9)) neediest = i;
-    }
-    ++sizes[neediest];
-  }
   std::vector<Block> blocks;
   int32_t begin = devices.begin;
-  for (int32_t size : sizes) {
+  for (int32_t size : CountsByWork(work, devices.size)) {
     blocks.push_back({begin, size});
     begin += size;
   }
@@ -75,7 +66,7 @@ class Dealer {
       return true;
     }
     if (block.size == 1) {
-      AddStage(OperatorsOf(vertex), block, 1);
+      AddStage(LeavesOf(tree_, vertex), block, 1);
       return true;
     }
     std::vector<Part> parts = PartsOf(v);
@@ -88,7 +79,7 @@ class Dealer {
     const bool together = v.kind == SpTree::Kind::kSeries;
     for (int32_t i = 0; i < std::ssize(light); ++i) {
       std::vector<int32_t> operators =
-          light[i].vertex < 0 ? std::move(light[i].run) : OperatorsOf(light[i].vertex);
+          light[i].vertex < 0 ? std::move(light[i].run) : LeavesOf(tree_, light[i].vertex);
       const int32_t last = block.begin + block.size - 1;
       AddStage(std::move(operators), together ? block : Block{last - i % block.size, 1},
                replicas_.of_shared);
@@ -159,17 +150,6 @@ class Dealer {
     draft_.stages.push_back({std::move(operators), std::move(devices), false});
   }
 
-  std::vector<int32_t> OperatorsOf(int32_t vertex) const {
-    const SpTree::Vertex& v = tree_.vertices[vertex];
-    if (v.kind == SpTree::Kind::kLeaf) return {v.leaf};
-    std::vector<int32_t> operators;
-    for (int32_t child : v.children) {
-      const std::vector<int32_t> own = OperatorsOf(child);
-      operators.insert(operators.end(), own.begin(), own.end());
-    }
-    return operators;
-  }
-
   const SpTree& tree_;
   const Replicas replicas_;
   const std::vector<bool> whole_;    // Operators that are not replicated.
@@ -179,6 +159,18 @@ class Dealer {
 };
 
 }  // namespace
+
+std::vector<int32_t> CountsByWork(const std::vector<double>& work, int32_t count) {
+  std::vector<int32_t> counts(work.size(), 1);
+  for (auto left = count - static_cast<int32_t>(work.size()); left > 0; --left) {
+    size_t neediest = 0;
+    for (size_t i = 1; i < work.size(); ++i) {
+      if (work[i] / counts[i] > work[neediest] / counts[neediest] * (1 + 1e-9)) neediest = i;
+    }
+    ++counts[neediest];
+  }
+  return counts;
+}
 
 std::optional<Draft> DraftOnOwnDevices(const OperatorCosts& costs, const SpTree& tree,
                                        int64_t micro_batch, Replicas replicas) {

@@ -1,21 +1,27 @@
 // Drafts in which every part of a model has devices of its own.
 //
 // The series-parallel tree of the operators is dealt over the devices: what follows one another or
-// lies side by side has devices by its share of the work (largest remainder), one at least, down to
-// runs of operators, which are cut in slices of about equal time. So the replicas of two parts need
-// not be alike: three for every branch, thirty for what joins them. What is due less than half a
-// device has none of its own: between branches it shares all devices of these, beside branches it
-// has one of theirs.
+// lies side by side has devices by its share of the work, one at least, down to runs of operators,
+// which are cut in slices of about equal time. So the replicas of two parts need not be alike:
+// three for every branch, thirty for what joins them. What is due less than half a device has none
+// of its own: between branches it shares all devices of these, beside branches it has one of
+// theirs.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "common/graph/series_parallel.h"
 #include "planner_service/models/draft.h"
 #include "planner_service/models/operator_costs.h"
 
 namespace stagewright {
+
+// So many devices, or groups of them, dealt by work: one at least for each, then one after the
+// other to what has most work for each of its own, the earlier of equals. REQUIRES: `count` is no
+// less than the number of works. O(count * works).
+std::vector<int32_t> CountsByWork(const std::vector<double>& work, int32_t count);
 
 // At most; 1 or more.
 struct Replicas {

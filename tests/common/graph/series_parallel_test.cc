@@ -59,6 +59,9 @@ TEST(SeriesParallel, PrimeBlockIsCutWhereItFallsApart) {
 TEST(SeriesParallel, LinearizeKeepsBranchesTogether) {
   const SpTree tree = Decompose(MakeDag(6, {{0, 1}, {0, 2}, {1, 3}, {2, 4}, {3, 5}, {4, 5}}));
   EXPECT_THAT(Linearize(tree), ElementsAre(0, 1, 3, 2, 4, 5));
+  ASSERT_EQ(ToString(tree), "S(0 P(S(1 3) S(2 4)) 5)");
+  const int32_t branches = tree.vertices[tree.root()].children[1];
+  EXPECT_THAT(LeavesOf(tree, branches), ElementsAre(1, 3, 2, 4));
 }
 
 TEST(SeriesParallel, RecoversRandomTrees) {

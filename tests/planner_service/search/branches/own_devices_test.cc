@@ -35,6 +35,14 @@ SearchCase Branches(int32_t branches, int64_t join, const std::string& cluster) 
   return SearchCase(testing::ProfiledGraph(nodes), *UniformPreset(cluster), 12);
 }
 
+TEST(OwnDevicesTest, WhatHasMostWorkForEachOfItsOwnIsNext) {
+  EXPECT_EQ(CountsByWork({3, 1, 1}, 3), (std::vector<int32_t>{1, 1, 1}));
+  EXPECT_EQ(CountsByWork({3, 1, 1}, 5), (std::vector<int32_t>{3, 1, 1}));
+  EXPECT_EQ(CountsByWork({3, 1, 1}, 6), (std::vector<int32_t>{4, 1, 1}));
+  EXPECT_EQ(CountsByWork({1, 1, 1}, 5), (std::vector<int32_t>{2, 2, 1}));
+  EXPECT_EQ(CountsByWork({0, 0}, 3), (std::vector<int32_t>{2, 1}));
+}
+
 TEST(OwnDevicesTest, EachPartHasDevicesByItsWork) {
   // 4 + 4 of 11 of the work are the branches', 3 the join's.
   const SearchCase c = Branches(2, 2, "uniform:9");

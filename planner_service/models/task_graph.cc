@@ -181,19 +181,17 @@ class Builder {
     graph_.links.push_back(link);
   }
 
-  // Between replicas that share samples: both stages' shares ascend.
-  void AddLinks(const CostTable::Exchange& edge) {
+  // From a unit to the replicas of a reading stage that share samples with it. Both stages' shares
+  // ascend: `first` is the first reader that may, and moves on with the units.
+  void AddLinks(int32_t from, const CostTable::Exchange& edge, size_t& first) {
     const std::vector<int32_t>& readers = sums_[edge.to].units;
-    size_t first = 0;
-    for (int32_t from : sums_[edge.from].units) {
-      const SampleRange source = ShareOf(edge.from, graph_.units[from].replica);
-      for (size_t t = first; t < readers.size(); ++t) {
-        const SampleRange target = ShareOf(edge.to, graph_.units[readers[t]].replica);
-        if (target.begin >= source.end) break;
-        const SampleRange both = Intersect(source, target);
-        if (!both.empty()) AddLink(from, readers[t], both.size(), edge);
-        if (target.end <= source.end) first = t + 1;
-      }
+    const SampleRange source = ShareOf(edge.from, graph_.units[from].replica);
+    for (size_t t = first; t < readers.size(); ++t) {
+      const SampleRange target = ShareOf(edge.to, graph_.units[readers[t]].replica);
+      if (target.begin >= source.end) break;
+      const SampleRange both = Intersect(source, target);
+      if (!both.empty()) AddLink(from, readers[t], both.size(), edge);
+      if (target.end <= source.end) first = t + 1;
     }
   }
 
@@ -208,9 +206,23 @@ class Builder {
       const auto place = std::lower_bound(edges_.begin(), edges_.end(), chain, before);
       if (place == edges_.end() || before(chain, *place)) edges_.insert(place, chain);
     }
-    for (const CostTable::Exchange& edge : edges_) AddLinks(edge);
-    std::stable_sort(graph_.links.begin(), graph_.links.end(),
-                     [](const auto& a, const auto& b) { return a.from < b.from; });
+    // Two rows of shares meet at most as often as there are shares in both, less one.
+    size_t most = 0;
+    for (const CostTable::Exchange& edge : edges_)
+      most += sums_[edge.from].units.size() + sums_[edge.to].units.size() - 1;
+    graph_.links.reserve(most);
+    std::vector<size_t> first;  // By edge of a stage.
+    for (size_t begin = 0, end = 0; begin < edges_.size(); begin = end) {
+      while (end < edges_.size() && edges_[end].from == edges_[begin].from) ++end;
+      first.assign(end - begin, 0);
+      for (int32_t from : sums_[edges_[begin].from].units) {
+        for (size_t e = begin; e < end; ++e) AddLinks(from, edges_[e], first[e - begin]);
+      }
+    }
+    FillRanges();
+  }
+
+  void FillRanges() {
     const auto n = static_cast<int32_t>(graph_.units.size());
     std::vector<int32_t> out(n + 1, 0), in(n + 1, 0);
     for (const auto& link : graph_.links) {

@@ -1,6 +1,9 @@
 // What the devices of one strategy share while Lower writes their programs.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "common/base/units.h"
@@ -25,6 +28,8 @@ struct LoweringContext {
   std::vector<PlannedReduction> reductions;
   StageBytes bytes;
   std::vector<MicroBatchSum> sums = {};  // For reductions with each_pass, in their common order.
+  // What devices with these stages and versions hold from the start: replicas all hold the same.
+  std::map<std::pair<std::vector<StageId>, int64_t>, Bytes> resident = {};
 
   const Piece& PieceOf(int32_t piece) const { return channels.pieces[piece]; }
   const Channel& ChannelOf(const Piece& piece) const { return channels.channels[piece.channel]; }

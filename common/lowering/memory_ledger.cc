@@ -24,7 +24,13 @@ MemoryLedger::MemoryLedger(LoweringContext& context)
   }
 }
 
-Bytes MemoryLedger::Resident(const std::vector<StageId>& stages, int64_t versions) const {
+Bytes MemoryLedger::Resident(const std::vector<StageId>& stages, int64_t versions) {
+  const auto [known, is_new] = context_.resident.try_emplace({stages, versions}, 0);
+  if (is_new) known->second = FindResident(stages, versions);
+  return known->second;
+}
+
+Bytes MemoryLedger::FindResident(const std::vector<StageId>& stages, int64_t versions) const {
   const Graph& graph = context_.graph;
   const LowerOptions& options = context_.options;
   Bytes bytes =

@@ -24,8 +24,8 @@ class MemoryLedger {
   explicit MemoryLedger(LoweringContext& context);
 
   // Before anything runs, on a device with these stages. With weight stashing, `versions` of the
-  // weights of its one stage.
-  Bytes Resident(const std::vector<StageId>& stages, int64_t versions) const;
+  // weights of its one stage. O(nodes of the stages) at the first call for them in a context.
+  Bytes Resident(const std::vector<StageId>& stages, int64_t versions);
 
   // The part of Resident that other replicas hold, or that comes and goes with passes: optimizer
   // state, and gradients of planning-only nodes that are summed after every pass.
@@ -47,6 +47,7 @@ class MemoryLedger {
  private:
   MemoryChange Forward(int32_t slot, const StageMemory& own) const;
   MemoryChange Backward(const Task& task, const StageMemory& own);
+  Bytes FindResident(const std::vector<StageId>& stages, int64_t versions) const;
   bool HoldsOutputs(StageId stage) const;
   Bytes Received(const Channel& channel, Bytes bytes) const;
   Bytes JoinedBytes(int32_t slot) const;

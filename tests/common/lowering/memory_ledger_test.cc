@@ -72,10 +72,14 @@ TEST(MemoryLedger, ResidentAreWeightsAndOptimizerStateOfEveryVersion) {
   Case one = OneStage();
   EXPECT_EQ(one.ledger.Resident({StageId(0)}, 1), 2 * (4 + 8)) << "gradients come with passes";
   EXPECT_EQ(one.ledger.Resident({StageId(0)}, 3), 2 * (4 + 8) + 2 * (2 * 4));
-  one.options.optimizer = Optimizer::kSgd;
-  EXPECT_EQ(one.ledger.Resident({StageId(0)}, 1), 2 * 4);
-  one.options.training = false;
-  EXPECT_EQ(one.ledger.Resident({StageId(0)}, 1), 2 * 4);
+  EXPECT_EQ(one.ledger.Resident({StageId(0)}, 1), 2 * (4 + 8))
+      << "and is the same when asked again";
+  for (const bool training : {true, false}) {
+    Case other = OneStage();
+    other.options.optimizer = Optimizer::kSgd;
+    other.options.training = training;
+    EXPECT_EQ(other.ledger.Resident({StageId(0)}, 1), 2 * 4);
+  }
 }
 
 TEST(MemoryLedger, PassesLeaveGradientsForTheUpdate) {

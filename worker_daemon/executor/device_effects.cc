@@ -116,6 +116,16 @@ absl::Status DeviceEffects::ComputeGuarded(const StepAction& action) {
   return passes_->Run(action);
 }
 
+void DeviceEffects::StartTransfers(const std::vector<StepAction>& actions) {
+  if (actions.empty()) return;
+  const Transport::Batch batch(*transport_);
+  for (const StepAction& action : actions) StartTransfer(action);
+}
+
+void DeviceEffects::MoveTransfers(absl::FunctionRef<bool()> ready) {
+  if (transport_ != nullptr) transport_->Help(ready);
+}
+
 void DeviceEffects::StartTransfer(const StepAction& action) {
   const MemoryMeter::Scope counted(options_.memory);  // Transfers start on any thread.
   const DeviceStreams::Scope on_compute(options_.streams);

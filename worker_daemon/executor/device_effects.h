@@ -25,6 +25,7 @@
 #include "worker_daemon/messages/channel_routes.h"
 #include "worker_daemon/messages/mailbox.h"
 #include "worker_daemon/stage/operator_watch.h"
+#include "worker_daemon/step/step_effects.h"
 #include "worker_daemon/step/step_machine.h"
 
 namespace stagewright {
@@ -56,7 +57,8 @@ class DeviceEffects final : public StepEffects {
   DeviceStages& stages() { return *stages_; }
 
   absl::Status Compute(const StepAction& action) override;
-  void StartTransfer(const StepAction& action) override;
+  void StartTransfers(const std::vector<StepAction>& actions) override;
+  void MoveTransfers(absl::FunctionRef<bool()> ready) override;
   absl::Status RunCollective(const StepAction& action) override;
   void AbortTransfers(const absl::Status& status) override;
   std::string Details(const StepAction& action) const override;
@@ -66,6 +68,7 @@ class DeviceEffects final : public StepEffects {
       : transport_(transport), options_(options) {}
 
   absl::Status ComputeGuarded(const StepAction& action);
+  void StartTransfer(const StepAction& action);
   void EndTransfer(const StepAction& transfer, const absl::Status& status);
   // Says, where memory ran out, how much was expected.
   absl::Status WithMemory(const StepAction& action, const absl::Status& status) const;

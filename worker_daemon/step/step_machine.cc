@@ -12,8 +12,6 @@
 namespace stagewright {
 namespace {
 
-constexpr Nanos kPoll = 20 * kMicrosecond;
-
 Nanos Now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -71,8 +69,9 @@ void StepMachine::Begin(const StepOfJob& step) {
     AppendSections(ready);
     run_->computes_left += SectionOf(run_->section).computes;
     transfers = Launch(ready);
+    compute_is_due_ = ComputeMayGoOn();
   }
-  for (const StepAction& action : transfers) effects_.StartTransfer(action);
+  effects_.StartTransfers(transfers);
 }
 
 const SectionPlan& StepMachine::SectionOf(int64_t section) const {
@@ -114,10 +113,7 @@ bool StepMachine::ComputeMayGoOn() const {
 }
 
 std::optional<StepAction> StepMachine::NextCompute() {
-  // Waking a thread that sleeps takes longer than most transfers within a machine.
-  const Nanos patience = Now() + kPoll;
-  while (!compute_is_due_.load(std::memory_order_relaxed) && Now() < patience)
-    std::this_thread::yield();
+  effects_.MoveTransfers([this] { return compute_is_due_.load(std::memory_order_relaxed); });
   absl::MutexLock lock(&mutex_);
   if (!failure_.ok()) return std::nullopt;
   if (!AwaitUntil(mutex_, absl::Condition(this, &StepMachine::ComputeMayGoOn),
@@ -125,8 +121,9 @@ std::optional<StepAction> StepMachine::NextCompute() {
     SetFailure(DeadlineExceeded());
   }
   if (!failure_.ok() || StepIsDone()) return std::nullopt;
-  compute_is_due_.store(false, std::memory_order_relaxed);
-  return std::exchange(next_compute_, std::nullopt);
+  const std::optional<StepAction> next = std::exchange(next_compute_, std::nullopt);
+  compute_is_due_ = ComputeMayGoOn();
+  return next;
 }
 
 absl::Status StepMachine::DeadlineExceeded() const {
@@ -147,7 +144,6 @@ std::vector<StepAction> StepMachine::Launch(const std::vector<RunAction>& ready)
     starts_[place] = start;
     const ActionKind kind = action.action().kind;
     if (IsCompute(kind)) {
-      compute_is_due_.store(true, std::memory_order_relaxed);
       next_compute_ = action;  // The compute lane is idle, so there is no other.
       continue;
     }
@@ -176,8 +172,9 @@ void StepMachine::End(const StepAction& action, const absl::Status& status) {
     starts_.erase(start);
     if (IsCompute(action.action().kind)) --run_->computes_left;
     transfers = Launch(run_->cursor.Finish(action.place));
+    compute_is_due_ = ComputeMayGoOn();
   }
-  for (const StepAction& next : transfers) effects_.StartTransfer(next);
+  effects_.StartTransfers(transfers);
 }
 
 void StepMachine::Reach(const StepAction& pass, int32_t node) {
@@ -196,7 +193,7 @@ absl::Status StepMachine::InAction(const absl::Status& status, const StepAction&
 void StepMachine::SetFailure(absl::Status status) {
   if (!failure_.ok()) return;
   failure_ = std::move(status);
-  compute_is_due_.store(true, std::memory_order_relaxed);
+  compute_is_due_ = true;
   // Collectives that have not begun never will.
   for (const StepAction& action : reductions_) running_.erase(action.place);
   reductions_.clear();

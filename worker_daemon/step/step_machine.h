@@ -18,7 +18,6 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,30 +28,9 @@
 #include "common/program/run_cursor.h"
 #include "worker_daemon/step/device_plan.h"
 #include "worker_daemon/step/step_action.h"
+#include "worker_daemon/step/step_effects.h"
 
 namespace stagewright {
-
-// What the actions of a program do on a device. None of its functions throws.
-class StepEffects {
- public:
-  virtual ~StepEffects() = default;
-
-  // Runs a compute action, on the thread that called StepMachine::Run.
-  virtual absl::Status Compute(const StepAction& action) = 0;
-
-  // Starts a send or receive, on any thread, and ends it with StepMachine::End.
-  virtual void StartTransfer(const StepAction& action) = 0;
-
-  // Runs a collective, on a thread of the machine.
-  virtual absl::Status RunCollective(const StepAction& action) = 0;
-
-  // Makes transfers and collectives under way end soon. Called once, by the first failure; it must
-  // not call the machine.
-  virtual void AbortTransfers(const absl::Status& status) = 0;
-
-  // Follows the name of an action in the message of its failure; may be "".
-  virtual std::string Details(const StepAction& action) const = 0;
-};
 
 // A step to run. Within a run (see steps_left) each has the number after the one before it.
 struct StepOfJob {
@@ -132,7 +110,8 @@ class StepMachine {
   const Program& program_;
   const DevicePlan& plan_;
   StepEffects& effects_;
-  std::atomic<bool> compute_is_due_ = false;  // A hint for who polls: there is a next, or an end.
+  // ComputeMayGoOn(), for who polls.
+  std::atomic<bool> compute_is_due_ = false;
 
   mutable absl::Mutex mutex_;
   std::optional<RunOfSteps> run_ ABSL_GUARDED_BY(mutex_);  // Nothing: none is under way.

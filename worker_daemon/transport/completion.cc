@@ -15,6 +15,11 @@ Transport::Done Completion::Callback() const {
   };
 }
 
+bool Completion::done() const {
+  absl::MutexLock lock(&state_->mutex);
+  return state_->done;
+}
+
 absl::Status Completion::Wait(Transport& transport, absl::Time deadline) const {
   {
     absl::MutexLock lock(&state_->mutex);

@@ -18,6 +18,9 @@ class Completion {
   // The callback keeps the state alive, so a Completion may go before it is called.
   Transport::Done Callback() const;
 
+  // Whether the operation has ended.
+  bool done() const;
+
   // Waits for the operation and returns its status. When the deadline passes first, aborts
   // `transport` with DEADLINE_EXCEEDED and waits for the operation to end, which it then does
   // promptly: on return the memory of the operation is free in every case.

@@ -13,9 +13,10 @@
 // (and, for Receive, untouched) until the operation is done. That a Send is done means its memory
 // may be reused, not that the peer has received it.
 //
-// Completion. `done` is called exactly once for each operation, from a thread of the transport,
-// never from within Send, Receive or Abort, and with no lock of the transport held. It may start
-// further operations or call Abort. It must not block, and must not destroy the transport.
+// Completion. `done` is called exactly once for each operation, from a thread of the transport or
+// one that does its work (Help, Batch), never from within Send, Receive or Abort. It may start
+// further operations or call Abort. It must not block, nor take a lock that a caller of Help or an
+// owner of a Batch holds, and must not destroy the transport.
 //
 // Failure. When a peer dies, every operation with it fails with UNAVAILABLE naming the device,
 // within a few seconds; other peers are not affected. After Abort(status) every operation, pending
@@ -31,41 +32,18 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker_daemon/transport/collective.h"
+#include "worker_daemon/transport/tag.h"
 
 namespace stagewright {
-
-// What a message is for. Keeps, for instance, the activations and gradients of a channel apart.
-enum class Traffic : uint8_t {
-  kActivation = 0,
-  kGradient = 1,
-  kReduction = 2,
-  kState = 3,
-  kArrangement = 4,  // Between transports that arrange messages over another (control_link.h).
-};
-
-// Names one message between an ordered pair of devices.
-struct Tag {
-  static constexpr uint32_t kMaxChannel = (1u << 20) - 1;
-  uint32_t channel = 0;  // At most kMaxChannel.
-  Traffic traffic = Traffic::kActivation;
-  // Which message of the channel. Implementations may use the low 20 bits only, so that messages
-  // of one channel that are more than a million apart must not be outstanding together.
-  uint32_t sequence = 0;
-
-  friend auto operator<=>(const Tag&, const Tag&) = default;
-};
-
-// "channel 3 gradient 7", for messages.
-std::string ToString(const Tag& tag);
 
 // The error of a message whose ends disagree on its size.
 absl::Status SizeMismatch(int sender, int receiver, const Tag& tag, size_t sent, size_t expected);
@@ -108,6 +86,26 @@ class Transport {
   // Fails all operations with `status` (CANCELLED if it is OK): returns at once, and they are done
   // shortly after. Only the first call has an effect. Safe from any thread.
   virtual void Abort(absl::Status status) = 0;
+
+  // While one lives, what its thread starts may wait for its end, where that thread begins all of
+  // it: no other has to be woken for that. One at a time on a thread.
+  class Batch {
+   public:
+    explicit Batch(Transport& transport) : transport_(transport) { transport_.Hold(); }
+    ~Batch() { transport_.Release(); }
+    Batch(const Batch&) = delete;
+
+   private:
+    Transport& transport_;
+  };
+
+  virtual void Hold() {}     // Begins a Batch.
+  virtual void Release() {}  // Ends it.
+
+  // For a thread that waits for `ready` and has nothing else to do: does the work of the
+  // transport's own threads, which need not be woken for it. Returns when `ready` holds, or when it
+  // has lasted so long that the caller had better sleep.
+  virtual void Help(absl::FunctionRef<bool()> ready);
 
   // The transport whose Send and Receive take memory of the accelerators at both ends, if there is
   // one for all of `devices` (this one may be among them); null otherwise, and then the ends stage

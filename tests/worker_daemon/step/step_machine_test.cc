@@ -74,13 +74,18 @@ class FakeEffects : public StepEffects {
     Note(action);
     return on_compute ? on_compute(action) : absl::OkStatus();
   }
-  void StartTransfer(const StepAction& action) override {
-    Note(action);
-    if (ToString(action.action()) == held) {
-      waiting = action;
-    } else {
-      machine->End(action, absl::OkStatus());
+  void StartTransfers(const std::vector<StepAction>& actions) override {
+    for (const StepAction& action : actions) {
+      Note(action);
+      if (ToString(action.action()) == held) {
+        waiting = action;
+      } else {
+        machine->End(action, absl::OkStatus());
+      }
     }
+  }
+  void MoveTransfers(absl::FunctionRef<bool()> ready) override {
+    if (on_wait && !ready()) on_wait(ready);
   }
   absl::Status RunCollective(const StepAction& action) override {
     Note(action);
@@ -105,6 +110,7 @@ class FakeEffects : public StepEffects {
 
   StepMachine* machine = nullptr;
   std::function<absl::Status(const StepAction&)> on_compute;
+  std::function<void(absl::FunctionRef<bool()>)> on_wait;
   std::string held;
   std::optional<StepAction> waiting;
   std::vector<absl::Status> aborts;
@@ -184,6 +190,18 @@ TEST_F(StepMachineTest, ComputesWhileATransferIsUnderWay) {
   };
   ASSERT_TRUE(RunStep({.number = 0}).ok());
   EXPECT_THAT(effects_.done(), ElementsAre("F0[0,2) of 0", "SA0[0,2)@0 of 0", "F0[2,4) of 0"));
+}
+
+TEST_F(StepMachineTest, TheLaneMovesTransfersWhileItWaits) {
+  for (const std::string held : {"RA0[0,4)@0", "SA0[0,4)@0"}) {
+    Make({{"RA0[0,4)@0", {}}, {"F0[0,4)", {0}}, {"SA0[0,4)@0", {1}}});
+    effects_.held = held;
+    effects_.on_wait = [&](absl::FunctionRef<bool()> ready) {
+      machine_->End(*effects_.waiting, absl::OkStatus());
+      EXPECT_TRUE(ready());
+    };
+    EXPECT_EQ(RunStep({.deadline = absl::Now() + absl::Seconds(60)}), absl::OkStatus()) << held;
+  }
 }
 
 TEST_F(StepMachineTest, AFailureNamesDeviceStepAndActionAndEndsTheStep) {

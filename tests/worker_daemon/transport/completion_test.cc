@@ -53,7 +53,9 @@ TEST(Completion, IsTheStatusOfItsOperation) {
 TEST(Completion, OfAnOperationThatEndedIsThereAfterTheDeadline) {
   HeldTransport transport;
   const Completion completion;
+  EXPECT_FALSE(completion.done());
   completion.Callback()(absl::OkStatus());
+  EXPECT_TRUE(completion.done());
   EXPECT_EQ(completion.Wait(transport, absl::InfinitePast()), absl::OkStatus());
   EXPECT_EQ(transport.aborted, absl::OkStatus());
 }

@@ -85,6 +85,50 @@ TEST_P(TransportConformanceTest, DeliversLargeMessages) {
   ExpectTransfer(*world[1], *world[0], Message(0, 1), kLarge, false);
 }
 
+TEST_P(TransportConformanceTest, BeginsTheOperationsOfABatchAtItsEnd) {
+  World world = Connected(2);
+  std::vector<Transferred> transfers;
+  for (uint32_t i = 0; i < 8; ++i) {
+    const Transport::Batch batch(*world[i % 2]);
+    // The batch is one of the sender, so that this receive begins at once.
+    transfers.push_back(StartReceive(*world[1 - i % 2], i % 2, Message(3, i), 70000));
+    for (const size_t bytes : {70000, 100}) {
+      transfers.push_back(
+          StartSend(*world[i % 2], 1 - i % 2, Message(bytes == 100 ? 4 : 3, i), Pattern(bytes, i)));
+    }
+    transfers.push_back(StartReceive(*world[1 - i % 2], i % 2, Message(4, i), 100));
+  }
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    EXPECT_EQ(transfers[i].Wait(*world[0]), absl::OkStatus());
+    EXPECT_TRUE(transfers[i].memory ==
+                Pattern(transfers[i].memory.size(), static_cast<uint32_t>(i / 4)));
+  }
+}
+
+// Both ends do the work of their transports while they wait, at times, and sleep at others.
+TEST_P(TransportConformanceTest, ThreadsThatWaitMayHelp) {
+  World world = Connected(2);
+  const auto run = [&](int device) {
+    Transport& transport = *world[device];
+    std::mt19937 random(static_cast<uint32_t>(device));
+    for (uint32_t i = 0; i < 200; ++i) {
+      const size_t bytes = i % 50 == 49 ? 1000003 : i % 7 * 10000;
+      auto batch = random() % 2 == 0 ? std::make_unique<Transport::Batch>(transport) : nullptr;
+      Transferred receive = StartReceive(transport, 1 - device, Message(5, i), bytes);
+      Transferred send = StartSend(transport, 1 - device, Message(5, i), Pattern(bytes, i));
+      batch.reset();
+      if (random() % 3 > 0)
+        transport.Help([&] { return receive.completion.done() && send.completion.done(); });
+      EXPECT_EQ(receive.Wait(transport), absl::OkStatus());
+      EXPECT_EQ(send.Wait(transport), absl::OkStatus());
+      EXPECT_TRUE(receive.memory == send.memory) << i;
+    }
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+}
+
 TEST_P(TransportConformanceTest, MatchesEqualTagsInTheOrderOfPosting) {
   World world = Connected(2);
   std::vector<Transferred> sends;

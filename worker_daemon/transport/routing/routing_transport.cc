@@ -101,6 +101,7 @@ absl::Status RoutingTransport::Connect(const std::vector<Peer>& peers, absl::Tim
     absl::MutexLock lock(&mutex_);
     routes_ = std::move(routes);
   }
+  elsewhere_ = !elsewhere.empty();
   RETURN_IF_ERROR(local_->Connect(here, deadline));
   if (ucx_ != nullptr) RETURN_IF_ERROR(ucx_->Connect(elsewhere, deadline));
   const bool distinct = accelerators.size() == accelerated.size() + 1;
@@ -132,6 +133,19 @@ void RoutingTransport::Send(int peer, Tag tag, const void* data, size_t bytes, D
 
 void RoutingTransport::Receive(int peer, Tag tag, void* data, size_t bytes, Done done) {
   Route(peer).Receive(peer, tag, data, bytes, std::move(done));
+}
+
+void RoutingTransport::Hold() {
+  if (ucx_ != nullptr) ucx_->Hold();
+}
+
+void RoutingTransport::Release() {
+  if (ucx_ != nullptr) ucx_->Release();
+}
+
+void RoutingTransport::Help(absl::FunctionRef<bool()> ready) {
+  if (elsewhere_) return ucx_->Help(ready);
+  Transport::Help(ready);
 }
 
 void RoutingTransport::Abort(absl::Status status) {

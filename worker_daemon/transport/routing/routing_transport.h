@@ -1,6 +1,7 @@
 // The transport a daemon uses: for each peer and kind of memory the best of the others.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -54,6 +55,9 @@ class RoutingTransport : public Transport {
                                absl::Time deadline) override;
   Transport* ForDeviceMemory(const std::vector<int>& devices) override;
   ReferenceTransport* ByReference(int peer) override;
+  void Hold() override;
+  void Release() override;
+  void Help(absl::FunctionRef<bool()> ready) override;
 
  private:
   RoutingTransport(TransportIdentity identity, RoutingOptions options,
@@ -64,6 +68,7 @@ class RoutingTransport : public Transport {
   const std::string accelerator_;
   const std::unique_ptr<LocalTransport> local_;
   const std::unique_ptr<Transport> ucx_;  // Null in a build without it.
+  std::atomic<bool> elsewhere_ = false;   // Whether there are peers in other processes.
   absl::Mutex mutex_;
   std::map<int, Transport*> routes_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ArrangedTransport> device_;  // Null without a mover. Talks through this.

@@ -225,7 +225,7 @@ absl::Time UcxEdges::next_timer() const {
   return next;
 }
 
-std::vector<int> UcxEdges::wake_fds() const {
+std::vector<int> UcxEdges::end_fds() const {
   std::vector<int> fds;
   for (const auto& [device, edge] : edges_) {
     for (const int fd : edge.watch.fds()) fds.push_back(fd);

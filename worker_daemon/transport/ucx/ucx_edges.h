@@ -83,7 +83,7 @@ class UcxEdges {
   // When Settle or MayEnd must be asked at the latest.
   absl::Time next_timer() const;
   // What becomes readable when a peer ends.
-  std::vector<int> wake_fds() const;
+  std::vector<int> end_fds() const;
 
   // The edge to a device of Connect; null for others.
   const UcxEdge* Find(int device) const;

@@ -89,11 +89,8 @@ bool UcxEngine::Arm() {
   return worker_ == nullptr || ucp_worker_arm(worker_->get()) == UCS_OK;
 }
 
-std::vector<int> UcxEngine::wake_fds() const {
-  if (worker_ == nullptr) return {};
-  std::vector<int> fds = edges_.wake_fds();
-  fds.push_back(worker_->event_fd());
-  return fds;
+std::vector<int> UcxEngine::end_fds() const {
+  return worker_ == nullptr ? std::vector<int>() : edges_.end_fds();
 }
 
 absl::Time UcxEngine::next_timer() const {

@@ -1,5 +1,5 @@
 // The single-threaded heart of the UCX transport: everything that touches a UCX worker. Its owner
-// (UcxTransport) calls it from one thread only.
+// (UcxTransport) has one thread at a time call it.
 #pragma once
 
 #include <map>
@@ -36,11 +36,13 @@ class UcxEngine {
   // After Abort: whether all operations are done and the worker is gone.
   bool closed() const { return worker_ == nullptr && transfers_.told(); }
 
-  // Before a sleep: makes wake_fds() tell of whatever comes from now on. False if something came
-  // already, so that Progress is due.
+  // Before a sleep, when Progress had nothing to do: makes event_fd() tell of whatever comes from
+  // now on. False if something came already, so that Progress is due.
   bool Arm();
-  // File descriptors that become readable when Progress is due.
-  std::vector<int> wake_fds() const;
+  // Becomes readable when Progress is due; -1 when nothing comes any more.
+  int event_fd() const { return worker_ == nullptr ? -1 : worker_->event_fd(); }
+  // File descriptors that are readable once a peer has ended, until Progress has seen it.
+  std::vector<int> end_fds() const;
 
   // When Progress must be called at the latest, even if UCX has no event.
   absl::Time next_timer() const;

@@ -14,6 +14,11 @@ struct UcxOptions {
   // How long a progress thread with nothing to do polls before it sleeps. Waking it costs tens of
   // microseconds; polling takes a core.
   absl::Duration spin = absl::Microseconds(50);
+  // UCX's keep-alive runs inside its progress call, so no sleep is longer.
+  absl::Duration longest_sleep = absl::Milliseconds(500);
+  // How long a thread that waits for a transfer does the work of the progress thread before it
+  // sleeps: most waits of a step are shorter.
+  absl::Duration patience = absl::Milliseconds(5);
   // What the transports of the generation prove to each other, 32 bytes; empty: nothing.
   std::string key = "";
 };

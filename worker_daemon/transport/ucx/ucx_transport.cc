@@ -1,12 +1,6 @@
 #include "worker_daemon/transport/ucx/ucx_transport.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -21,8 +15,9 @@
 namespace stagewright {
 namespace {
 
-// UCX's keep-alive runs inside its progress call, so no sleep is longer.
-constexpr absl::Duration kLongestSleep = absl::Milliseconds(500);
+// The transport that this thread has a batch of, and the one whose turn it takes.
+thread_local const UcxTransport* held = nullptr;
+thread_local const UcxTransport* turning = nullptr;
 
 }  // namespace
 
@@ -31,20 +26,21 @@ absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create(TransportIden
   RETURN_IF_ERROR(CheckIdentity(identity));
   RETURN_IF_ERROR(GenerationKey::Check(options.key));
   ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, UcxWorker::Create(options));
-  const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (wake_fd < 0) return absl::InternalError(absl::StrCat("eventfd: ", std::strerror(errno)));
+  ASSIGN_OR_RETURN(std::unique_ptr<EventSleep> sleep, EventSleep::Create());
   return std::unique_ptr<UcxTransport>(new UcxTransport(
-      std::move(identity), options, std::move(worker), LifeLine::Create(), wake_fd));
+      std::move(identity), options, std::move(worker), LifeLine::Create(), std::move(sleep)));
 }
 
 UcxTransport::UcxTransport(TransportIdentity identity, const UcxOptions& options,
                            std::unique_ptr<UcxWorker> worker, std::unique_ptr<LifeLine> life,
-                           int wake_fd)
+                           std::unique_ptr<EventSleep> sleep)
     : identity_(std::move(identity)),
       spin_(options.spin),
+      longest_sleep_(options.longest_sleep),
+      patience_(options.patience),
       worker_address_(worker->address()),
       life_name_(life == nullptr ? "" : life->name()),
-      wake_fd_(wake_fd),
+      sleep_(std::move(sleep)),
       engine_(identity_, options.key, std::move(worker), std::move(life)),
       thread_([this] { Loop(); }) {}
 
@@ -53,7 +49,6 @@ UcxTransport::~UcxTransport() {
   stopping_ = true;
   Enqueue([](UcxEngine&) {});
   thread_.join();
-  close(wake_fd_);
 }
 
 std::string UcxTransport::Address() const {
@@ -130,12 +125,66 @@ void UcxTransport::Enqueue(std::function<void(UcxEngine&)> command) {
     absl::MutexLock lock(&mutex_);
     commands_.push_back(std::move(command));
     has_commands_.store(true, std::memory_order_release);
-    wake = std::exchange(sleeping_, false);
+    if (held != this && helpers_ == 0) wake = std::exchange(sleeping_, false);
+  }
+  if (wake) sleep_->Wake();
+}
+
+void UcxTransport::Hold() { held = this; }
+
+void UcxTransport::Release() {
+  held = nullptr;
+  if (turning == this) return;  // In a `done`: there will be another turn.
+  if (has_commands_.load(std::memory_order_acquire)) {
+    Lend([] { return true; }, absl::ZeroDuration());
+  }
+}
+
+void UcxTransport::Help(absl::FunctionRef<bool()> ready) {
+  if (!ready()) Lend(ready, patience_);
+}
+
+void UcxTransport::Lend(absl::FunctionRef<bool()> ready, absl::Duration patience) {
+  {
+    absl::MutexLock lock(&mutex_);
+    ++helpers_;
+  }
+  const absl::Time end = SteadyNow() + patience;
+  for (bool over = false; !over;) {
+    bool any = false;
+    {
+      absl::MutexLock lock(&engine_mutex_);
+      any = TakeTurn();
+    }
+    over = ready() || SteadyNow() >= end;
+    if (!over && !any) std::this_thread::yield();
+  }
+  // What was started before is in the last turns here, what is started from now on wakes the
+  // thread, and so does what arrives once the engine is armed.
+  {
+    absl::MutexLock lock(&mutex_);
+    --helpers_;
+  }
+  bool wake = false;
+  {
+    absl::MutexLock lock(&engine_mutex_);
+    const bool quiet = !TakeTurn() || !TakeTurn();
+    wake = helpers_ == 0 && !(quiet && engine_.Arm());
   }
   if (!wake) return;
-  const uint64_t one = 1;
-  // Only fails when the counter is full, and then the thread wakes anyway.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+  {
+    absl::MutexLock lock(&mutex_);
+    wake = std::exchange(sleeping_, false);
+  }
+  if (wake) sleep_->Wake();
+}
+
+bool UcxTransport::TakeTurn() {
+  turning = this;
+  const bool commanded = RunCommands();
+  const bool progressed = engine_.Progress();
+  turning = nullptr;
+  return commanded || progressed;
 }
 
 bool UcxTransport::RunCommands() {
@@ -154,13 +203,16 @@ void UcxTransport::Loop() {
   AskForShortTurns();
   absl::Time busy = SteadyNow();
   while (true) {
-    const bool commanded = RunCommands();
-    const bool progressed = engine_.Progress();
-    if (stopping_ && !has_commands_ && engine_.closed()) break;
+    bool any = false;
+    if (helpers_ == 0) {
+      absl::MutexLock lock(&engine_mutex_);
+      any = TakeTurn();
+      if (stopping_ && !has_commands_ && engine_.closed()) break;
+    }
     const absl::Time now = SteadyNow();
-    if (commanded || progressed) {
+    if (any) {
       busy = now;
-    } else if (now - busy >= spin_) {
+    } else if (helpers_ > 0 || now - busy >= spin_) {
       Sleep();
     } else {
       std::this_thread::yield();  // To those that wait for what has ended, if they have no core.
@@ -171,20 +223,21 @@ void UcxTransport::Loop() {
 void UcxTransport::Sleep() {
   {
     absl::MutexLock lock(&mutex_);
-    if (!commands_.empty()) return;
+    if (helpers_ == 0 && !commands_.empty()) return;
     sleeping_ = true;
   }
-  if (engine_.Arm()) {
-    const absl::Duration until_timer = engine_.next_timer() - SteadyNow();
-    const absl::Duration longest = std::clamp(until_timer, absl::ZeroDuration(), kLongestSleep);
-    std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
-    for (const int fd : engine_.wake_fds()) fds.push_back({fd, POLLIN, 0});
-    poll(fds.data(), fds.size(),
-         static_cast<int>(absl::ToInt64Milliseconds(longest + absl::Microseconds(999))));
-    uint64_t count = 0;
-    if ((fds[0].revents & POLLIN) != 0) {
-      [[maybe_unused]] const ssize_t bytes = read(wake_fd_, &count, sizeof(count));
-    }
+  bool armed = true;
+  absl::Duration longest = longest_sleep_;
+  {
+    absl::MutexLock lock(&engine_mutex_);
+    sleep_->Watch(engine_.event_fd(), engine_.end_fds());
+    if (helpers_ == 0) armed = engine_.Arm();  // Otherwise the last of them does.
+    longest = std::clamp(engine_.next_timer() - SteadyNow(), absl::ZeroDuration(), longest);
+  }
+  if (armed) {
+    sleep_->SleepFor(longest);
+  } else {
+    std::this_thread::yield();  // What is under way may need the core.
   }
   absl::MutexLock lock(&mutex_);
   sleeping_ = false;

@@ -31,6 +31,9 @@ constexpr Setting kDefaults[] = {
     {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
     // A process has few peers, and must notice the loss of any.
     {"UCX_KEEPALIVE_NUM_EPS", "KEEPALIVE_NUM_EPS", "4096"},
+    // Smaller messages leave at once, copied by whoever sends them: agreeing on a way first takes
+    // longer where both ends compute.
+    {"UCX_RNDV_THRESH", "RNDV_THRESH", "256k"},
 };
 
 // What a worker takes at first, 4.1 MiB with UCX's own settings, and some to spare.

@@ -195,11 +195,11 @@ TEST_P(UcxEdgesTest, AWatchNoticesWhoGoesWithoutAWord) {
   one_.Connect(2, {two_.worker->address(), "", life->name()});
   two_.Connect(1, {one_.worker->address(), "", ""});
   ASSERT_TRUE(Both([&] { return !one_.reports.empty(); }));
-  EXPECT_EQ(one_.edges.wake_fds().size(), 1);
+  EXPECT_EQ(one_.edges.end_fds().size(), 1);
   life.reset();
   ASSERT_TRUE(Both([&] { return !one_.edges.FailureOf(2).ok(); }));
   EXPECT_THAT(std::string(one_.edges.FailureOf(2).message()), HasSubstr("its transport ended"));
-  EXPECT_TRUE(one_.edges.wake_fds().empty());
+  EXPECT_TRUE(one_.edges.end_fds().empty());
 }
 
 // A stranger that calls itself device 2 is no device 2, whether it comes first or says good-bye.

@@ -85,12 +85,14 @@ TEST_F(UcxEngineTest, WhatWasSentBeforeAnAbortIsReceivedAfterIt) {
 TEST_F(UcxEngineTest, AnAbortEndsTheWorkerAndWhatIsPending) {
   int in = 0;
   const auto pending = Post(0, false, &in, {3});
-  EXPECT_FALSE(engines_[0]->wake_fds().empty());
+  EXPECT_GE(engines_[0]->event_fd(), 0);
+  EXPECT_FALSE(engines_[0]->end_fds().empty());
   engines_[0]->Abort(absl::AbortedError("enough"));
   EXPECT_FALSE(engines_[0]->closed());
   EXPECT_EQ(Await(pending), absl::AbortedError("enough"));
   ASSERT_TRUE(StepUntil([this] { Step(); }, [&] { return engines_[0]->closed(); }));
-  EXPECT_TRUE(engines_[0]->wake_fds().empty());
+  EXPECT_EQ(engines_[0]->event_fd(), -1);
+  EXPECT_TRUE(engines_[0]->end_fds().empty());
   EXPECT_TRUE(engines_[0]->Arm());
   EXPECT_EQ(engines_[0]->next_timer(), absl::InfiniteFuture());
   EXPECT_EQ(Await(Post(0, false, &in, {3})), absl::AbortedError("enough"));
@@ -99,7 +101,8 @@ TEST_F(UcxEngineTest, AnAbortEndsTheWorkerAndWhatIsPending) {
 TEST_F(UcxEngineTest, IsWokenByWhatArrives) {
   ASSERT_TRUE(StepUntil([this] { Step(); }, [&] { return engines_[1]->Arm(); }));
   std::vector<pollfd> fds;
-  for (const int fd : engines_[1]->wake_fds()) fds.push_back({fd, POLLIN, 0});
+  fds.push_back({engines_[1]->event_fd(), POLLIN, 0});
+  for (const int fd : engines_[1]->end_fds()) fds.push_back({fd, POLLIN, 0});
   int out = 5;
   const auto sent = Post(0, true, &out, {3});
   EXPECT_TRUE(StepUntil([this] { engines_[0]->Progress(); },

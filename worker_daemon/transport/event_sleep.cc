@@ -48,10 +48,6 @@ void EventSleep::Watch(int event_fd, const std::vector<int>& others) {
   std::map<int, uint32_t> wanted;
   for (const int fd : others) wanted[fd] = kWhileReadable;
   if (event_fd >= 0) wanted[event_fd] = kEachOnce;
-  for (const auto& [fd, events] : watched_) {
-    // Files that were closed have left by themselves.
-    if (!wanted.contains(fd)) epoll_ctl(events_fd_, EPOLL_CTL_DEL, fd, nullptr);
-  }
   for (const auto& [fd, events] : wanted) {
     if (!watched_.contains(fd)) Add(events_fd_, fd, events);
   }

@@ -20,7 +20,9 @@ class EventSleep {
   // What ends sleeps from now on. Each event of `event_fd`, which may be -1, ends one: that under
   // way or, if there is none, the next, and no other although nobody has read what it tells of, so
   // that whoever leaves an event to another thread can go on sleeping. Of `others` each ends all
-  // sleeps while it is readable. Not together with itself.
+  // sleeps while it is readable. Not together with itself. REQUIRES: those that are no longer among
+  // them are closed; their numbers, which may be other files' by now, come back in later calls
+  // only.
   void Watch(int event_fd, const std::vector<int>& others);
 
   // Sleeps for so long at most, to the millisecond above it.

@@ -68,13 +68,17 @@ TEST_F(EventSleepTest, WhatLastsEndsAllSleeps) {
   sleep_->SleepFor(kForever);
 }
 
-TEST_F(EventSleepTest, OnlyWhatIsWatchedEndsSleeps) {
-  sleep_->Watch(fd_, {});
-  sleep_->Watch(-1, {});
-  Tell();
+TEST_F(EventSleepTest, WhatWasClosedMayComeBackAsAnotherFile) {
+  const int closed = eventfd(1, EFD_NONBLOCK);
+  sleep_->Watch(fd_, {closed});
+  sleep_->SleepFor(kForever);
+  close(closed);
   EXPECT_TRUE(Sleeps());
   sleep_->Watch(fd_, {});
+  const int other = eventfd(1, EFD_NONBLOCK);
+  sleep_->Watch(fd_, {other});
   sleep_->SleepFor(kForever);
+  close(other);
 }
 
 }  // namespace

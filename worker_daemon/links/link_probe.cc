@@ -21,8 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPoll = std::chrono::microseconds(20);  // As the engine's compute lane.
-// Until all threads of the receiver sleep, as they do when a pipeline waits for a message.
+// Between messages, as a pipeline has time between them.
 constexpr auto kPause = std::chrono::microseconds(500);
 
 // Small ones, those of activations, and some that show the bandwidth.
@@ -74,9 +73,7 @@ class Operations {
   }
 
   absl::Status Wait(absl::Time deadline) {
-    const Clock::time_point patience = Clock::now() + kPoll;
-    while (left_.load(std::memory_order_acquire) > 0 && Clock::now() < patience)
-      std::this_thread::yield();
+    transport_.Help([this] { return Ended(); });
     bool ended = false;
     {
       absl::MutexLock lock(&mutex_);
@@ -108,7 +105,10 @@ class Operations {
 absl::Status SendTo(Transport& self, int peer, Tag tag, const std::vector<char>& data,
                     absl::Time deadline) {
   Operations operations(self);
-  operations.Send(peer, tag, data);
+  {
+    const Transport::Batch batch(self);
+    operations.Send(peer, tag, data);
+  }
   return operations.Wait(deadline);
 }
 
@@ -119,7 +119,7 @@ absl::Status ReceiveFrom(Transport& self, int peer, Tag tag, std::vector<char>& 
   return operations.Wait(deadline);
 }
 
-// Messages of one size to the peer, which sleeps when they come, each answered by an empty one.
+// Messages of one size to the peer, which waits for them, each answered by an empty one.
 absl::StatusOr<Nanos> LeadSize(Transport& self, int peer, int64_t size, int repeats,
                                absl::Time deadline) {
   const std::vector<char> data(static_cast<size_t>(size), 1);
@@ -250,15 +250,21 @@ class BusyMessages {
     Operations operations(self_);
     const Clock::time_point start = Clock::now();
     for (size_t round = 0; round < kRoundsOfBlock; ++round) {
-      for (size_t i = 0; size >= 0 && i < peers_.size(); ++i) {
-        operations.Receive(peers_[i], kData, in[round * peers_.size() + i]);
-        operations.Send(peers_[i], kData, out);
-      }
+      if (size >= 0) Exchange(operations, out, &in[round * peers_.size()]);
       work_();
     }
     const Nanos time = Since(start) / kRoundsOfBlock;
     RETURN_IF_ERROR(operations.Wait(deadline_));
     return time;
+  }
+
+  // One message to and one from each peer, into `in`, begun as a pass begins them.
+  void Exchange(Operations& operations, const std::vector<char>& out, std::vector<char>* in) {
+    const Transport::Batch batch(self_);
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      operations.Receive(peers_[i], kData, in[i]);
+      operations.Send(peers_[i], kData, out);
+    }
   }
 
   Transport& self_;

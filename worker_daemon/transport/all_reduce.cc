@@ -141,8 +141,11 @@ class Ring {
   }
 
   absl::Status RunSteps() {
-    PostReceives(0);
-    for (const Range& segment : Segments(-1)) Send(segment);
+    {
+      const Transport::Batch batch(transport_);
+      PostReceives(0);
+      for (const Range& segment : Segments(-1)) Send(segment);
+    }
     for (int step = 0; step < steps(); ++step) {
       if (step + 1 < steps()) PostReceives(step + 1);
       const std::vector<Range> segments = Segments(step);

@@ -21,6 +21,7 @@ bool Completion::done() const {
 }
 
 absl::Status Completion::Wait(Transport& transport, absl::Time deadline) const {
+  transport.Help([this] { return done(); });
   {
     absl::MutexLock lock(&state_->mutex);
     if (AwaitUntil(state_->mutex, absl::Condition(&state_->done), deadline)) {

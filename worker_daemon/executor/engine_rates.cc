@@ -38,9 +38,10 @@ constexpr int64_t kManyMicroBatches = 32;
 constexpr int kUpdates = 15;
 constexpr int64_t kParameters = 32;
 // The numbers of a parameter in an update that is as long as its bytes have it, and those that a
-// pass before it goes over: together more than the caches of a core.
+// pass before it goes over: they leave neither the caches of a core nor the part that it has of
+// those that cores share.
 constexpr int64_t kLargeNumbers = 1 << 15;
-constexpr int64_t kOtherNumbers = 1 << 21;
+constexpr int64_t kOtherNumbers = 1 << 24;
 
 // How a step's samples are cut.
 struct Batch {

@@ -1,11 +1,14 @@
 #include "worker_daemon/profiler/cache_walk.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace stagewright {
 namespace {
 
-constexpr size_t kLine = 64;  // Bytes that caches take at once.
+constexpr size_t kLine = 64;             // Bytes that caches take at once.
+constexpr Bytes kUsualCache = 1 * kMiB;  // A core's own, where the machine does not tell.
 
 }  // namespace
 
@@ -20,6 +23,11 @@ Bytes BytesOfPass(const Graph& graph, const std::optional<GraphTypes>& types, in
     }
   }
   return 2 * bytes;
+}
+
+Bytes BytesOfWalk() {
+  const int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return (cache > 0 ? Bytes(cache) : kUsualCache) / 2;
 }
 
 CacheWalk::CacheWalk(Bytes bytes)

@@ -17,6 +17,10 @@ namespace stagewright {
 // and the gradients of both. `types` as in TypeOf. O(graph).
 Bytes BytesOfPass(const Graph& graph, const std::optional<GraphTypes>& types, int64_t samples);
 
+// Half of what a core's own cache holds: the other half is left to the code of operators and to
+// what LibTorch keeps of them, which a pass uses again and again.
+Bytes BytesOfWalk();
+
 // Not thread-safe.
 class CacheWalk {
  public:

@@ -33,8 +33,6 @@ using Part = OperatorChain::Part;
 constexpr int kLongestChain = 256;
 constexpr double kChainNanos = 1e6;
 constexpr int kFewLinks = 5;
-// A walk leaves the caches of a core, and not those that cores share.
-constexpr Bytes kWalk = 2 * kMiB;
 constexpr int kWalkLinks = 9;
 constexpr Bytes kMostCopied = 64 * kMiB;
 constexpr int kWarmUps = 2;
@@ -130,8 +128,9 @@ class Measuring {
   // As in a pass of the graph: between two uses of a parameter lies all that the pass goes over.
   Surroundings Around(const Operands& operands) {
     const Bytes pass = BytesOfPass(graph_, known_.types, measured_.samples);
-    walk_.emplace(std::min(pass, kWalk));
-    Bytes each = kWalk;
+    const Bytes walk = BytesOfWalk();
+    walk_.emplace(std::min(pass, walk));
+    Bytes each = walk;
     for (const auto& [argument, tensor] : operands) {
       if (std::holds_alternative<ParameterId>(argument.value)) each += 2 * Bytes(tensor.nbytes());
     }

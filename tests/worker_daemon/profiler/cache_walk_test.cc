@@ -33,6 +33,11 @@ TEST(CacheWalk, TimesWhatLiesBetweenWalks) {
   EXPECT_EQ(walk.Nanos(), nanos);
 }
 
+TEST(CacheWalk, LeavesACoreSomeOfItsCache) {
+  EXPECT_GE(BytesOfWalk(), 64 * kKiB);
+  EXPECT_LE(BytesOfWalk(), 8 * kMiB);
+}
+
 TEST(CacheWalk, TimesWhatFollowsTheOnlyOne) {
   CacheWalk walk(kKiB);
   walk.Walk();

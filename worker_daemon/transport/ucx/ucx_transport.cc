@@ -203,8 +203,9 @@ void UcxTransport::Loop() {
   AskForShortTurns();
   absl::Time busy = SteadyNow();
   while (true) {
+    const bool alone = helpers_ == 0;
     bool any = false;
-    if (helpers_ == 0) {
+    if (alone) {
       absl::MutexLock lock(&engine_mutex_);
       any = TakeTurn();
       if (stopping_ && !has_commands_ && engine_.closed()) break;
@@ -212,15 +213,15 @@ void UcxTransport::Loop() {
     const absl::Time now = SteadyNow();
     if (any) {
       busy = now;
-    } else if (helpers_ > 0 || now - busy >= spin_) {
-      Sleep();
+    } else if (!alone || now - busy >= spin_) {
+      Sleep(/*quiet=*/alone);
     } else {
       std::this_thread::yield();  // To those that wait for what has ended, if they have no core.
     }
   }
 }
 
-void UcxTransport::Sleep() {
+void UcxTransport::Sleep(bool quiet) {
   {
     absl::MutexLock lock(&mutex_);
     if (helpers_ == 0 && !commands_.empty()) return;
@@ -231,7 +232,7 @@ void UcxTransport::Sleep() {
   {
     absl::MutexLock lock(&engine_mutex_);
     sleep_->Watch(engine_.event_fd(), engine_.end_fds());
-    if (helpers_ == 0) armed = engine_.Arm();  // Otherwise the last of them does.
+    if (helpers_ == 0) armed = quiet && engine_.Arm();  // Otherwise the last of them does.
     longest = std::clamp(engine_.next_timer() - SteadyNow(), absl::ZeroDuration(), longest);
   }
   if (armed) {

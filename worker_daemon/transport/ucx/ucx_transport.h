@@ -58,7 +58,8 @@ class UcxTransport : public Transport {
   // Takes turns on the calling thread until `ready` or for so long, one at least.
   void Lend(absl::FunctionRef<bool()> ready, absl::Duration patience);
   void Loop();
-  void Sleep();
+  // `quiet`: the last turn found nothing to do.
+  void Sleep(bool quiet);
 
   const TransportIdentity identity_;
   const absl::Duration spin_, longest_sleep_, patience_;

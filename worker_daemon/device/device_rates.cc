@@ -50,8 +50,9 @@ double PassOfTinyPairs(const at::Device& device, int pairs) {
 // for the result) are no operator's, and take as long as a dozen of them.
 double OperatorOverhead(const at::Device& device) {
   constexpr int kPairs = 5, kManyPairs = 25;
+  // Two operators, forward and backward.
+  if (device.is_cpu()) return PassOfTinyPairs(device, kManyPairs) / (4 * kManyPairs);
   const double few = PassOfTinyPairs(device, kPairs);
-  if (device.is_cpu()) return few / (4 * kPairs);  // Two operators, forward and backward.
   // A product and a tanh forward; backward one of each, the weight's product and the sum of its
   // gradients.
   constexpr int kLaunches = 6;

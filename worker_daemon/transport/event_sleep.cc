@@ -45,11 +45,10 @@ EventSleep::~EventSleep() {
 }
 
 void EventSleep::Watch(int event_fd, const std::vector<int>& others) {
-  std::map<int, uint32_t> wanted;
-  for (const int fd : others) wanted[fd] = kWhileReadable;
-  if (event_fd >= 0) wanted[event_fd] = kEachOnce;
-  for (const auto& [fd, events] : wanted) {
-    if (!watched_.contains(fd)) Add(events_fd_, fd, events);
+  std::set<int> wanted(others.begin(), others.end());
+  if (event_fd >= 0) wanted.insert(event_fd);
+  for (const int fd : wanted) {
+    if (!watched_.contains(fd)) Add(events_fd_, fd, fd == event_fd ? kEachOnce : kWhileReadable);
   }
   watched_ = std::move(wanted);
 }

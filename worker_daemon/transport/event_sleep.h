@@ -1,9 +1,8 @@
 // Sleep until a file descriptor has an event or somebody wakes the sleeper.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,11 +10,13 @@
 
 namespace stagewright {
 
+// One thread sleeps by it.
 class EventSleep {
  public:
   // Errors: INTERNAL if the process has no file descriptors left.
   static absl::StatusOr<std::unique_ptr<EventSleep>> Create();
   ~EventSleep();
+  EventSleep(const EventSleep&) = delete;
 
   // What ends sleeps from now on. Each event of `event_fd`, which may be -1, ends one: that under
   // way or, if there is none, the next, and no other although nobody has read what it tells of, so
@@ -35,7 +36,7 @@ class EventSleep {
   EventSleep(int wake_fd, int events_fd) : wake_fd_(wake_fd), events_fd_(events_fd) {}
 
   const int wake_fd_, events_fd_;
-  std::map<int, uint32_t> watched_;  // With what epoll is asked for.
+  std::set<int> watched_;
 };
 
 }  // namespace stagewright

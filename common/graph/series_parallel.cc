@@ -322,6 +322,16 @@ std::vector<int32_t> LeavesOf(const SpTree& tree, int32_t vertex) {
   return leaves;
 }
 
+std::vector<double> SumsBelow(const SpTree& tree, const std::vector<double>& values) {
+  std::vector<double> sums;
+  for (const SpTree::Vertex& vertex : tree.vertices) {
+    double sum = vertex.kind == SpTree::Kind::kLeaf ? values[vertex.leaf] : 0;
+    for (int32_t child : vertex.children) sum += sums[child];
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
 std::vector<int32_t> Linearize(const SpTree& tree) { return LeavesOf(tree, tree.root()); }
 
 }  // namespace stagewright

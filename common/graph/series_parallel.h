@@ -42,6 +42,10 @@ std::string ToString(const SpTree& tree);
 // The vertices of the DAG below a vertex of the tree, depth first. O(result).
 std::vector<int32_t> LeavesOf(const SpTree& tree, int32_t vertex);
 
+// By vertex of the tree: the sum of the values of all leaves below it, which are by vertex of the
+// DAG. O(vertices).
+std::vector<double> SumsBelow(const SpTree& tree, const std::vector<double>& values);
+
 // A chain over the same vertices in an order that keeps branches together (depth first over the
 // tree): what planners for sequential pipelines see.
 std::vector<int32_t> Linearize(const SpTree& tree);

@@ -51,8 +51,9 @@ LocalSearch::LocalSearch(const OperatorCosts& costs, const PlanOptions& options,
     : costs_(costs),
       context_(context),
       moves_(costs, options),
-      rules_(ListRules(options.split_backward)),
-      few_(FewListRules(options.split_backward)) {}
+      split_(options.split_backward),
+      rules_(ListRules(split_)),
+      few_(FewListRules(split_)) {}
 
 ListResult LocalSearch::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
                                  Nanos limit) {
@@ -73,11 +74,12 @@ TaskGraph LocalSearch::GraphOf(const Draft& draft) const {
   return graph;
 }
 
-std::optional<double> LocalSearch::Promise(Draft& draft) const {
+std::optional<Nanos> LocalSearch::LeastTime(Draft& draft) {
   if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
     return std::nullopt;
   }
-  return stagewright::Promise(GraphOf(draft));
+  SetLeastTimes(GraphOf(draft), split_, least_);
+  return least_.step;
 }
 
 std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "planner_service/models/draft.h"
-#include "planner_service/models/list_schedule.h"
+#include "planner_service/models/list_schedule/list_schedule.h"
 #include "planner_service/models/operator_costs.h"
 #include "planner_service/search/moves.h"
 
@@ -38,8 +38,9 @@ class LocalSearch {
   // Arguments outlive the local_search.
   LocalSearch(const OperatorCosts& costs, const PlanOptions& options, const SearchContext& context);
 
-  // Promise() of a draft, without a schedule; nullopt if it is not allowed or has a cycle.
-  std::optional<double> Promise(Draft& draft) const;
+  // What a step of the draft takes at least (least_times.h), without a schedule; nullopt if the
+  // draft is not allowed or has a cycle. Sorts its stages.
+  std::optional<Nanos> LeastTime(Draft& draft);
 
   // With the best of all rules, or of a few; nullopt if the draft is not allowed, has a cycle or
   // does not fit into memory. A ListScheduler::Run per rule.
@@ -75,8 +76,10 @@ class LocalSearch {
   const OperatorCosts& costs_;
   const SearchContext& context_;
   Moves moves_;
+  const bool split_;
   std::vector<ListRule> rules_, few_;
   ListScheduler scheduler_;
+  LeastTimes least_;
   double memory_share_ = 1;
   bool alike_ = false;
   bool wide_ = false;

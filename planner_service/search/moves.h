@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner_service/models/draft.h"
-#include "planner_service/models/list_schedule.h"
+#include "planner_service/models/list_schedule/list_schedule.h"
 #include "planner_service/models/operator_costs.h"
 #include "planner_service/search/branches/alike_branches.h"
 

@@ -11,6 +11,7 @@
 #include "common/graph/series_parallel.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/search/branches/own_devices.h"
+#include "planner_service/search/branches/packed_devices.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
@@ -131,13 +132,7 @@ class Layout {
       speeds += speeds_.back();
     }
     for (double speed : speeds_) targets_.push_back(total_ * speed / speeds);
-    // Children come before their parents.
-    vertex_work_.assign(tree_.vertices.size(), 0);
-    for (size_t v = 0; v < tree_.vertices.size(); ++v) {
-      const SpTree::Vertex& vertex = tree_.vertices[v];
-      if (vertex.kind == SpTree::Kind::kLeaf) vertex_work_[v] = work_[vertex.leaf];
-      for (int32_t child : vertex.children) vertex_work_[v] += vertex_work_[child];
-    }
+    vertex_work_ = SumsBelow(tree_, work_);
   }
 
   double WorkOf(const std::vector<int32_t>& operators) const {
@@ -380,21 +375,16 @@ void AddShapes(const Problem& problem, const PlanOptions& options, int32_t repli
 
 // Whether there is a light branch beside a heavy one.
 bool HasUnlikeBranches(const OperatorCosts& costs, const SpTree& tree) {
-  const std::vector<OperatorTime>& times = costs.Share(1).time[0];
-  std::vector<Nanos> work(tree.vertices.size(), 0);
-  for (size_t v = 0; v < tree.vertices.size(); ++v) {
-    const SpTree::Vertex& vertex = tree.vertices[v];
-    if (vertex.kind == SpTree::Kind::kLeaf) {
-      work[v] = times[vertex.leaf].forward + times[vertex.leaf].backward;
-    }
-    for (int32_t child : vertex.children) work[v] += work[child];
+  std::vector<double> times;
+  for (const OperatorTime& time : costs.Share(1).time[0])
+    times.push_back(static_cast<double>(time.forward + time.backward));
+  const std::vector<double> work = SumsBelow(tree, times);
+  for (const SpTree::Vertex& vertex : tree.vertices) {
     if (vertex.kind != SpTree::Kind::kParallel) continue;
     const auto [light, heavy] =
         std::minmax_element(vertex.children.begin(), vertex.children.end(),
                             [&](int32_t a, int32_t b) { return work[a] < work[b]; });
-    if (static_cast<double>(work[*light]) < kWorthCutting * static_cast<double>(work[*heavy])) {
-      return true;
-    }
+    if (work[*light] < kWorthCutting * work[*heavy]) return true;
   }
   return false;
 }
@@ -455,6 +445,30 @@ void AddOnOwnDevices(const OperatorCosts& costs, const PlanOptions& options, con
   }
 }
 
+// Calls add(draft) for drafts in which the parts are packed on the devices, of all sizes.
+template <typename Add>
+void AddOnPackedDevices(const OperatorCosts& costs, const PlanOptions& options, const SpTree& tree,
+                        const SearchContext& context, int64_t most_micro_batches, const Add& add) {
+  const Problem& problem = costs.problem();
+  for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {
+    if (problem.mini_batch / size > most_micro_batches) continue;
+    const auto most = static_cast<int32_t>(
+        std::min<int64_t>(MostReplicas(problem, options, size), problem.cluster->size()));
+    std::set<int32_t> replicas = {most};
+    for (int32_t few : {1, 2, 4}) replicas.insert(std::min(few, most));
+    for (double longest : {1.0, 0.5}) {
+      for (double slack : {0.05, 0.25}) {
+        for (int32_t count : replicas) {
+          if (context.Expired()) return;
+          context.Spend(work::kLayout * costs.size());
+          if (auto draft = DraftOnPackedDevices(costs, tree, size, {longest, slack, count}))
+            add(*std::move(draft));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
@@ -488,14 +502,18 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
       add(Layout(costs, tree, shape).Make(kind, one_run, options.num_stages));
     }
   }
+  if (!branches || with_rest || options.num_stages > 0) return drafts;
+  const auto add_sorted = [&](Draft draft) {
+    draft.kind = StrategyKind::kGraph;
+    if (!SortStages(problem.operators->dag(), draft)) return;
+    draft.kind = kind;
+    add(std::move(draft));
+  };
   // There are no groups of few devices where these are many.
-  if (branches && !with_rest && options.num_stages == 0 && problem.cluster->size() > kMostGroups) {
-    AddOnOwnDevices(costs, options, tree, context, most_micro_batches, [&](Draft draft) {
-      draft.kind = StrategyKind::kGraph;
-      if (!SortStages(problem.operators->dag(), draft)) return;
-      draft.kind = kind;
-      add(std::move(draft));
-    });
+  if (problem.cluster->size() > kMostGroups) {
+    AddOnOwnDevices(costs, options, tree, context, most_micro_batches, add_sorted);
+  } else {
+    AddOnPackedDevices(costs, options, tree, context, most_micro_batches, add_sorted);
   }
   return drafts;
 }

@@ -13,6 +13,8 @@
 //     the groups, or beside what these run there. Then branches that are heavy have as many groups
 //     each, and light ones single devices of their own, where replicas would cost more than they
 //     save. If asked for, devices that are too few for one more group are a smaller one.
+//   - Branches are also packed on the devices by size (branches/packed_devices.h); on many devices
+//     each part has some of its own instead (branches/own_devices.h).
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@
 //  1. Members (members.h). The other planners run, cheap ones first, each within an effort. Each
 //     answer is judged by the evaluator.
 //  2. Starts (draft_search.h). Drafts with loops on DAG stages (search/starts.h), and the members'
-//     answers as drafts, are rated by the list schedule (models/list_schedule.h): the former before
-//     the slow members, since they tend to be faster than what these answer.
+//     answers as drafts, are rated by the list schedule (models/list_schedule/list_schedule.h): the
+//     former before the slow members, since they tend to be faster than what these answer.
 //  3. Local search. The best starts of different kinds are improved (search/local_search.h) by
 //     successive halving of their number; once for graph pipelines, once for sequential ones. A
 //     sequential pipeline without its chain edges is a graph pipeline that is no slower, so it is a

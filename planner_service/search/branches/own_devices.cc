@@ -44,12 +44,7 @@ class Dealer {
     draft_.micro_batch = micro_batch;
     for (const OperatorTime& time : costs.Share(micro_batch).time[0])
       work_.push_back(static_cast<double>(time.forward + time.backward));
-    // Children come before their parents.
-    for (const SpTree::Vertex& vertex : tree.vertices) {
-      double work = vertex.kind == SpTree::Kind::kLeaf ? work_[vertex.leaf] : 0;
-      for (int32_t child : vertex.children) work += vertex_work_[child];
-      vertex_work_.push_back(work);
-    }
+    vertex_work_ = SumsBelow(tree, work_);
   }
 
   std::optional<Draft> Make(int32_t devices) {

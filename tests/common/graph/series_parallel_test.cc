@@ -62,6 +62,9 @@ TEST(SeriesParallel, LinearizeKeepsBranchesTogether) {
   ASSERT_EQ(ToString(tree), "S(0 P(S(1 3) S(2 4)) 5)");
   const int32_t branches = tree.vertices[tree.root()].children[1];
   EXPECT_THAT(LeavesOf(tree, branches), ElementsAre(1, 3, 2, 4));
+  const std::vector<double> sums = SumsBelow(tree, {1, 2, 4, 8, 16, 32});
+  EXPECT_EQ(sums[branches], 30);
+  EXPECT_EQ(sums[tree.root()], 63);
 }
 
 TEST(SeriesParallel, RecoversRandomTrees) {

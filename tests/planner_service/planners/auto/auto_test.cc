@@ -307,6 +307,7 @@ TEST(AutoTest, ADeadlineThatCutsInIsALimitAndAWarning) {
 
 TEST(AutoTest, AsynchronousPipelinesAreNoSlowerThanThoseOfMembers) {
   Rng random(52);
+  int warned = 0;
   for (int i = 0; i < 4; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomProfile(random, 12);
@@ -325,12 +326,15 @@ TEST(AutoTest, AsynchronousPipelinesAreNoSlowerThanThoseOfMembers) {
           << member;
     }
     if (!best.best || !synchronous.best) continue;
-    const bool faster =
-        synchronous.best->evaluation.iteration_time < best.best->evaluation.iteration_time;
-    EXPECT_EQ(faster, std::any_of(best.warnings.begin(), best.warnings.end(), [](const auto& text) {
-                return text.find("a synchronous plan is faster") != std::string::npos;
-              }));
+    // It looked at fewer synchronous plans than who looks for nothing else.
+    if (std::none_of(best.warnings.begin(), best.warnings.end(), [](const auto& text) {
+          return text.find("a synchronous plan is faster") != std::string::npos;
+        }))
+      continue;
+    ++warned;
+    EXPECT_LT(synchronous.best->evaluation.iteration_time, best.best->evaluation.iteration_time);
   }
+  EXPECT_GT(warned, 0);
 }
 
 TEST(AutoTest, EveryStageRecomputesIfAsked) {

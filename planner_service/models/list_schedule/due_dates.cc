@@ -1,44 +1,19 @@
-#include "planner_service/models/due_dates.h"
+#include "planner_service/models/list_schedule/due_dates.h"
 
 #include <algorithm>
 
 namespace stagewright {
 namespace {
 
-// Time of a backward pass, as far as others wait for it.
-Nanos BackwardTime(const TaskGraph::Unit& unit, const ListRule& rule) {
-  return rule.split && Splits(unit) ? unit.input : unit.backward;
-}
-
-// Bottom levels. Stages, and so units, are in topological order.
-void SetTails(const TaskGraph& graph, const ListRule& rule, Nanos period, DueDates& due) {
+// Bottom levels.
+void SetTails(const TaskGraph& graph, const LeastTimes& least, Nanos period, DueDates& due) {
   const auto units = static_cast<int32_t>(graph.units.size());
-  std::vector<Nanos> forward(units, 0), backward(units, 0);
-  for (int32_t u = 0; u < units; ++u) {
-    const TaskGraph::Unit& unit = graph.units[u];
-    if (!unit.has_backward) continue;
-    Nanos behind = unit.tail + unit.backward - BackwardTime(unit, rule);
-    for (int32_t i = unit.in_begin; i < graph.in_end(u); ++i) {
-      const TaskGraph::Link& link = graph.links[graph.links_in[i]];
-      if (!link.gradient) continue;
-      behind = std::max(behind, link.back_latency + link.back_bytes + backward[link.from]);
-    }
-    backward[u] = behind + BackwardTime(unit, rule);
-  }
-  for (int32_t u = units - 1; u >= 0; --u) {
-    Nanos behind = backward[u];
-    for (int32_t l = graph.units[u].out_begin; l < graph.out_end(u); ++l) {
-      const TaskGraph::Link& link = graph.links[l];
-      behind = std::max(behind, link.there_latency + link.there_bytes + forward[link.to]);
-    }
-    forward[u] = behind + graph.units[u].forward;
-  }
   for (int32_t u = 0; u < units; ++u) {
     const TaskGraph::Unit& unit = graph.units[u];
     for (int32_t m = 0; m < graph.micro_batches; ++m) {
       const Nanos later = period * (graph.micro_batches - 1 - m);
-      due.forward(u, m) = -forward[u] - later;
-      due.backward(u, m) = -backward[u] - later;
+      due.forward(u, m) = -least.forward_left[u] - later;
+      due.backward(u, m) = -least.backward_left[u] - later;
       due.weight(u, m) = -unit.tail - (unit.backward - unit.input) * (graph.micro_batches - m);
     }
   }
@@ -57,7 +32,7 @@ void SetTurns(const TaskGraph& graph, const ListRule& rule, Nanos period, DueDat
       behind = std::max(behind, link.back_latency + link.back_bytes + backward[link.to]);
     }
     forward[u] = ahead + graph.units[u].forward;
-    backward[u] = behind + BackwardTime(graph.units[u], rule);
+    backward[u] = behind + graph.units[u].BackwardTime(rule.split);
     longest = std::max({longest, forward[u], backward[u]});
   }
   // Weight halves come last, those with the longest way to the end first.
@@ -74,7 +49,8 @@ void SetTurns(const TaskGraph& graph, const ListRule& rule, Nanos period, DueDat
 
 }  // namespace
 
-void SetDueDates(const TaskGraph& graph, const ListRule& rule, DueDates& due) {
+void SetDueDates(const TaskGraph& graph, const LeastTimes& least, const ListRule& rule,
+                 DueDates& due) {
   Nanos busiest = 0;
   for (const auto& on_device : graph.device_units) {
     Nanos work = 0;
@@ -88,7 +64,11 @@ void SetDueDates(const TaskGraph& graph, const ListRule& rule, DueDates& due) {
   for (auto* dates : {&due.forward, &due.backward, &due.weight}) {
     dates->Reset(graph.units.size(), graph.micro_batches, 0);
   }
-  (rule.due == ListRule::Due::kTail ? SetTails : SetTurns)(graph, rule, period, due);
+  if (rule.due == ListRule::Due::kTail) {
+    SetTails(graph, least, period, due);
+  } else {
+    SetTurns(graph, rule, period, due);
+  }
 }
 
 // A pass of the mirrored problem that ends at t' leaves its mirror image until end - t' to start.

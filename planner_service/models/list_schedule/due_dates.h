@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "common/base/units.h"
+#include "planner_service/models/list_schedule/least_times.h"
+#include "planner_service/models/list_schedule/pass_table.h"
+#include "planner_service/models/list_schedule/task_graph.h"
 #include "planner_service/models/pass_lanes.h"
-#include "planner_service/models/pass_table.h"
-#include "planner_service/models/task_graph.h"
 
 namespace stagewright {
 
@@ -51,13 +52,9 @@ struct DueDates {
   PassTable<Nanos> forward, backward, weight;
 };
 
-// Whether splitting the unit's backward passes helps somebody.
-inline bool Splits(const TaskGraph::Unit& unit) {
-  return unit.sends_gradients && unit.input < unit.backward;
-}
-
-// Due dates by the rule. O(passes + links).
-void SetDueDates(const TaskGraph& graph, const ListRule& rule, DueDates& due);
+// Due dates by the rule. `least` is of the same graph and `rule.split`. O(passes + links).
+void SetDueDates(const TaskGraph& graph, const LeastTimes& least, const ListRule& rule,
+                 DueDates& due);
 
 // Due dates from the passes of the mirrored problem, which took until `end`; those of weight halves
 // with `split` only. O(passes).

@@ -1,4 +1,4 @@
-#include "planner_service/models/device_orders.h"
+#include "planner_service/models/list_schedule/device_orders.h"
 
 #include <algorithm>
 

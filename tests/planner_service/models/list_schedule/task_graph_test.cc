@@ -1,4 +1,4 @@
-#include "planner_service/models/task_graph.h"
+#include "planner_service/models/list_schedule/task_graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,12 @@
-#include "planner_service/models/list_schedule.h"
+#include "planner_service/models/list_schedule/list_schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "planner_service/models/device_orders.h"
+#include "planner_service/models/list_schedule/device_orders.h"
 
 namespace stagewright {
 namespace {
@@ -28,7 +27,7 @@ Nanos ListScheduler::TimeOf(int32_t unit, PassKind kind) const {
   const TaskGraph::Unit& u = graph_->units[unit];
   if (kind == PassKind::kWeight) return u.backward - u.input;
   if ((kind == PassKind::kForward) != direction_.reversed) return u.forward;
-  return SplitsHere(unit) ? u.input : u.backward;
+  return u.BackwardTime(direction_.split);
 }
 
 void ListScheduler::Prepare(Direction direction) {
@@ -63,6 +62,7 @@ void ListScheduler::Prepare(Direction direction) {
         graph.micro_batches * (unit.forward + (unit.has_backward ? unit.backward : 0));
   }
   link_free_.assign(graph.cluster_links.size(), 0);
+  link_work_ = least_.link_work;
   events_.clear();
   passes_.clear();
 }
@@ -177,6 +177,12 @@ void ListScheduler::Start(int32_t unit, PassKind kind, Nanos now) {
                   : kind == PassKind::kBackward ? state.backward
                                                 : state.weight;
   const int32_t micro_batch = next++;
+  if (!direction_.reversed && kind != PassKind::kWeight) {
+    const bool forward = kind == PassKind::kForward;
+    const int64_t others = graph_->micro_batches - next;
+    TakesAtLeast(now + others * (end - now) +
+                 (forward ? least_.forward_left : least_.backward_left)[unit]);
+  }
   if (kind == PassKind::kForward) device.used += u.kept;
   // The next decision on this device comes after the pass, so that its memory can be given back
   // now.
@@ -216,11 +222,14 @@ void ListScheduler::Send(const TaskGraph::Link& link, PassKind kind, int32_t mic
   if (!link.local) {
     // Whether it uses the forward part of the link.
     const bool there = (kind == PassKind::kForward) != direction_.reversed;
-    const auto size = static_cast<double>(there ? link.there_size : link.back_size);
+    const Bytes size = there ? link.there_size : link.back_size;
     for (int32_t l : there ? *link.there_route : *link.back_route) {
-      const double time = size * 1e9 / graph_->cluster_links[l].bytes_per_second;
-      link_free_[l] = std::max(link_free_[l], end) + static_cast<Nanos>(std::ceil(time));
+      const Nanos time = graph_->TimeOn(l, size);
+      link_free_[l] = std::max(link_free_[l], end) + time;
       arrival = std::max(arrival, link_free_[l]);
+      if (direction_.reversed) continue;
+      link_work_[l] -= time;
+      TakesAtLeast(link_free_[l] + link_work_[l] + least_.link_left[l]);
     }
     arrival += there ? link.there_latency : link.back_latency;
   }
@@ -234,7 +243,9 @@ void ListScheduler::Send(const TaskGraph::Link& link, PassKind kind, int32_t mic
   Wake(device, ready);
 }
 
-Nanos ListScheduler::Sweep(Direction direction, Nanos limit) {
+void ListScheduler::Sweep(Direction direction, Nanos limit) {
+  limit_ = limit;
+  bound_ = least_.step;
   Prepare(direction);
   for (int32_t d = 0; d < graph_->devices; ++d) {
     if (graph_->device_units[d].empty()) continue;
@@ -249,12 +260,10 @@ Nanos ListScheduler::Sweep(Direction direction, Nanos limit) {
     events_.pop_back();
     // A busy device decides when it is free: that is an event of its own.
     if (event.time < devices_[event.device].free) continue;
-    // What is left takes at least its own time from here on.
-    const Nanos end = event.time + devices_[event.device].work;
-    if (end > limit) return end;
+    TakesAtLeast(event.time + devices_[event.device].work + least_.device_left[event.device]);
+    if (Exceeds()) return;
     Decide(event.device, event.time);
   }
-  return 0;
 }
 
 // Rounds of forward-backward improvement, as long as they help.
@@ -289,13 +298,14 @@ ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool
   }
   patience_ = rule.patience;
   work_ = 0;
-  SetDueDates(graph, rule, due_);
-  const Nanos given_up = Sweep({false, rule.split}, rule.rounds > 0 ? kNever : limit);
+  SetLeastTimes(graph, rule.split, least_);
+  result.step_time = least_.step;
+  if (least_.step > limit) return result;
+  SetDueDates(graph, least_, rule, due_);
+  Sweep({false, rule.split}, rule.rounds > 0 ? kNever : limit);
   result.work = work_;
-  if (given_up > 0) {
-    result.step_time = given_up;
-    return result;
-  }
+  result.step_time = bound_;
+  if (Exceeds()) return result;
   result.step_time = StepEnd(graph, passes_);
   if (rule.rounds > 0) Improve(rule, result);
   result.work = work_;

@@ -22,7 +22,7 @@ struct TaskGraph {
     int32_t device = 0;
     bool has_backward = true;
     bool recompute = false;
-    bool sends_gradients = false;  // Splitting the backward pass helps somebody.
+    bool sends_gradients = false;  // To a unit that it reads from.
     Nanos forward = 0;
     Nanos backward = 0;      // Both halves, and what is recomputed.
     Nanos input = 0;         // The input half alone, and what is recomputed.
@@ -32,6 +32,11 @@ struct TaskGraph {
     int32_t in_begin = 0;    // Range of `links_in` that enter it.
     Nanos longest_in = 0;    // The longest message that a forward pass waits for.
     Nanos longest_back = 0;  // The longest message that a backward pass waits for.
+
+    // Whether splitting the backward pass helps somebody.
+    bool splits() const { return sends_gradients && input < backward; }
+    // Time of the backward pass as far as others wait for it.
+    Nanos BackwardTime(bool split) const { return split && splits() ? input : backward; }
   };
   // A message from one unit to another for every micro-batch, and its gradient back.
   struct Link {
@@ -72,6 +77,8 @@ struct TaskGraph {
   std::span<const stagewright::Link> cluster_links;
 
   int32_t out_end(int32_t unit) const { return End(unit, &Unit::out_begin, links.size()); }
+  // What a message takes on one link of the cluster that is free.
+  Nanos TimeOn(int32_t link, Bytes bytes) const;
   int32_t in_end(int32_t unit) const { return End(unit, &Unit::in_begin, links_in.size()); }
 
  private:
@@ -80,10 +87,6 @@ struct TaskGraph {
                                                          : static_cast<int32_t>(size);
   }
 };
-
-// About what a step takes at least, ns: the busiest device's passes and an update, or the longest
-// way of one micro-batch there and back behind its other passes. O(units + links).
-double Promise(const TaskGraph& graph);
 
 // `memory_share` of each device's memory may be used. O(operators + reads + links).
 // REQUIRES: SortStages(draft) succeeded, and no stage has more devices than its micro-batch has

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/base/units.h"
-#include "planner_service/models/due_dates.h"
-#include "planner_service/models/task_graph.h"
+#include "planner_service/models/list_schedule/due_dates.h"
+#include "planner_service/models/list_schedule/task_graph.h"
 
 namespace stagewright {
 

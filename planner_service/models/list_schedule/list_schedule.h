@@ -21,13 +21,15 @@
 // become ready; the simulator, which judges, shares them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "common/lowering/receive_posting.h"
-#include "planner_service/models/due_dates.h"
-#include "planner_service/models/task_graph.h"
+#include "planner_service/models/list_schedule/due_dates.h"
+#include "planner_service/models/list_schedule/least_times.h"
+#include "planner_service/models/list_schedule/task_graph.h"
 
 namespace stagewright {
 
@@ -45,9 +47,9 @@ class ListScheduler {
   explicit ListScheduler(ReceivePosting posting = {}) : posting_(posting) {}
 
   // O(t (log t + u)) for t passes and u units per device, per round. Deterministic. Keeps its
-  // memory for the next call; not thread-safe. A schedule without rounds ends early once it must
-  // take longer than `limit`: its step time is then a lower bound that is above `limit`, and
-  // nothing but `fits` holds besides.
+  // memory for the next call; not thread-safe. A schedule that must take longer than `limit` is not
+  // made, and one without rounds ends early once it must: its step time is then a lower bound that
+  // is above `limit`, and nothing but `fits` holds besides.
   ListResult Run(const TaskGraph& graph, const ListRule& rule, bool orders,
                  Nanos limit = std::numeric_limits<Nanos>::max());
 
@@ -94,8 +96,11 @@ class ListScheduler {
   };
 
   void Prepare(Direction direction);
-  // 0, or a lower bound above `limit` on the step time of a schedule that was given up.
-  Nanos Sweep(Direction direction, Nanos limit);
+  // Gives up once Exceeds().
+  void Sweep(Direction direction, Nanos limit);
+  // The step takes so long at least.
+  void TakesAtLeast(Nanos time) { bound_ = std::max(bound_, time); }
+  bool Exceeds() const { return bound_ > limit_; }
   void Decide(int32_t device, Nanos now);
   template <typename Consider>
   void ForCandidates(int32_t device, Nanos now, const Consider& consider) const;
@@ -111,18 +116,21 @@ class ListScheduler {
     return static_cast<int64_t>(unit) * graph_->micro_batches + micro_batch;
   }
   Nanos TimeOf(int32_t unit, PassKind kind) const;
-  bool SplitsHere(int32_t unit) const { return direction_.split && Splits(graph_->units[unit]); }
+  bool SplitsHere(int32_t unit) const { return direction_.split && graph_->units[unit].splits(); }
 
   ReceivePosting posting_;
   const TaskGraph* graph_ = nullptr;
   Direction direction_;
   double patience_ = 0;
   int64_t work_ = 0;
+  LeastTimes least_;
+  Nanos limit_ = 0, bound_ = 0;
   DueDates due_;
   Inputs activations_, gradients_;
   std::vector<UnitState> units_;
   std::vector<DeviceState> devices_;
   std::vector<Nanos> link_free_;
+  std::vector<Nanos> link_work_;   // Still to be carried, forwards in time.
   std::vector<Event> events_;      // Heap.
   std::vector<TimedPass> passes_;  // In the order in which they started.
 };

@@ -25,7 +25,7 @@ constexpr double kLeastGain = 0.01;
 // The work of all searches of a request, and the part of it that the graph as it is gets, times
 // what of its bound is left where cutting promises something: one that binds by far is cut anyway.
 // With less than a twentieth left no further operator is tried.
-constexpr Nanos kMostWork = 6'400 * kMillisecond;
+constexpr Nanos kMostWork = 5'400 * kMillisecond;
 constexpr double kUncut = 0.5;
 constexpr int64_t kTooLittle = 20;
 // Bounds of cuts in other numbers of parts that are no further apart count as equal.

@@ -51,14 +51,15 @@ LocalSearch::LocalSearch(const OperatorCosts& costs, const PlanOptions& options,
     : costs_(costs),
       context_(context),
       moves_(costs, options),
-      split_(options.split_backward),
-      rules_(ListRules(split_)),
-      few_(FewListRules(split_)) {}
+      rules_(ListRules(options.split_backward)),
+      few_(FewListRules(options.split_backward)) {}
 
 ListResult LocalSearch::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
                                  Nanos limit) {
   ++states_;
-  ListResult result = scheduler_.Run(graph, rule, orders, limit);
+  const int32_t split = rule.split ? 1 : 0;
+  if (!std::exchange(known_[split], true)) SetLeastTimes(graph, rule.split, least_[split]);
+  ListResult result = scheduler_.Run(graph, least_[split], rule, orders, limit);
   // Making the graph and the draft takes about as long as a pass for two operators, a unit or a
   // link.
   passes_ += result.work + costs_.size() / 2 +
@@ -67,19 +68,19 @@ ListResult LocalSearch::Schedule(const TaskGraph& graph, const ListRule& rule, b
   return result;
 }
 
-TaskGraph LocalSearch::GraphOf(const Draft& draft) const {
+TaskGraph LocalSearch::GraphOf(const Draft& draft) {
+  known_[0] = known_[1] = false;
   TaskGraph graph = MakeTaskGraph(costs_, draft, memory_share_);
   context_.Spend(work::kTaskUnit * (std::ssize(graph.units) + costs_.size()) +
                  work::kTaskLink * std::ssize(graph.links));
   return graph;
 }
 
-std::optional<Nanos> LocalSearch::LeastTime(Draft& draft) {
+std::optional<double> LocalSearch::Promise(Draft& draft) {
   if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
     return std::nullopt;
   }
-  SetLeastTimes(GraphOf(draft), split_, least_);
-  return least_.step;
+  return stagewright::Promise(GraphOf(draft));
 }
 
 std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {

@@ -38,9 +38,8 @@ class LocalSearch {
   // Arguments outlive the local_search.
   LocalSearch(const OperatorCosts& costs, const PlanOptions& options, const SearchContext& context);
 
-  // What a step of the draft takes at least (least_times.h), without a schedule; nullopt if the
-  // draft is not allowed or has a cycle. Sorts its stages.
-  std::optional<Nanos> LeastTime(Draft& draft);
+  // Promise() of a draft, without a schedule; nullopt if it is not allowed or has a cycle.
+  std::optional<double> Promise(Draft& draft);
 
   // With the best of all rules, or of a few; nullopt if the draft is not allowed, has a cycle or
   // does not fit into memory. A ListScheduler::Run per rule.
@@ -68,7 +67,7 @@ class LocalSearch {
 
  private:
   bool Change(const ListResult& last, RandomSource& random, Draft& draft) const;
-  TaskGraph GraphOf(const Draft& draft) const;
+  TaskGraph GraphOf(const Draft& draft);
   RatedDraft AllRules(const RatedDraft& rated);  // With another rule if one is faster.
   ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false,
                       Nanos limit = std::numeric_limits<Nanos>::max());
@@ -76,10 +75,11 @@ class LocalSearch {
   const OperatorCosts& costs_;
   const SearchContext& context_;
   Moves moves_;
-  const bool split_;
   std::vector<ListRule> rules_, few_;
   ListScheduler scheduler_;
-  LeastTimes least_;
+  // What the graph made last takes at least, with whole and with split backward passes, if known.
+  LeastTimes least_[2];
+  bool known_[2] = {};
   double memory_share_ = 1;
   bool alike_ = false;
   bool wide_ = false;

@@ -11,18 +11,6 @@ constexpr Nanos kNever = std::numeric_limits<Nanos>::max();
 // What a backward pass does before it needs a gradient.
 Nanos Ahead(const TaskGraph::Unit& unit) { return unit.recompute ? unit.forward : Nanos(0); }
 
-// From the end of a backward pass, as far as others wait for it, to the end of the step.
-Nanos LeftUpstream(const TaskGraph& graph, int32_t u, const LeastTimes& least) {
-  Nanos left = 0;
-  for (int32_t i = graph.units[u].in_begin; i < graph.in_end(u); ++i) {
-    const TaskGraph::Link& link = graph.links[graph.links_in[i]];
-    if (!link.gradient) continue;
-    left = std::max(left, link.back_latency + link.back_bytes + least.backward_left[link.from] -
-                              Ahead(graph.units[link.from]));
-  }
-  return left;
-}
-
 // Stages, and so units, are in topological order.
 void SetChains(const TaskGraph& graph, bool split, LeastTimes& least) {
   const auto units = static_cast<int32_t>(graph.units.size());
@@ -32,8 +20,14 @@ void SetChains(const TaskGraph& graph, bool split, LeastTimes& least) {
     const TaskGraph::Unit& unit = graph.units[u];
     if (!unit.has_backward) continue;
     const Nanos own = unit.BackwardTime(split);
-    const Nanos weight = unit.backward - own;
-    least.backward_left[u] = own + std::max(weight + unit.tail, LeftUpstream(graph, u, least));
+    Nanos behind = unit.backward - own + unit.tail;
+    for (int32_t i = unit.in_begin; i < graph.in_end(u); ++i) {
+      const TaskGraph::Link& link = graph.links[graph.links_in[i]];
+      if (!link.gradient) continue;
+      behind = std::max(behind, link.back_latency + link.back_bytes +
+                                    least.backward_left[link.from] - Ahead(graph.units[link.from]));
+    }
+    least.backward_left[u] = own + behind;
   }
   for (int32_t u = units - 1; u >= 0; --u) {
     Nanos behind = least.backward_left[u];
@@ -71,7 +65,7 @@ void SetDevices(const TaskGraph& graph, bool split, LeastTimes& least) {
       const Nanos exposed = sum == nullptr ? Nanos(0) : sum->exposed;
       const bool whole = unit.BackwardTime(split) == unit.backward;
       last = std::min(last, std::max({unit.tail + updates, exposed + summed,
-                                      whole ? LeftUpstream(graph, u, least) : Nanos(0)}));
+                                      whole ? least.backward_left[u] - unit.backward : Nanos(0)}));
       if (sum != nullptr)
         summed = sum->time + std::max(update->time - update->early + updates, summed);
       updates += (update++)->time;
@@ -147,20 +141,20 @@ class Step {
     first_sent_.assign(links, kNever);
     for (const TaskGraph::Link& link : graph_.links) {
       if (link.local) continue;
-      AddMessages(*link.there_route, link.there_size,
-                  head_[link.from] + graph_.units[link.from].forward,
+      const TaskGraph::Unit& from = graph_.units[link.from];
+      AddMessages(*link.there_route, link.there_size, link.there_bytes,
+                  head_[link.from] + from.forward,
                   link.there_latency + least_.forward_left[link.to]);
       if (!link.gradient) continue;
-      AddMessages(
-          *link.back_route, link.back_size,
-          turn_[link.to] + graph_.units[link.to].BackwardTime(split_),
-          link.back_latency + least_.backward_left[link.from] - Ahead(graph_.units[link.from]));
+      AddMessages(*link.back_route, link.back_size, link.back_bytes,
+                  turn_[link.to] + graph_.units[link.to].BackwardTime(split_),
+                  link.back_latency + least_.backward_left[link.from] - Ahead(from));
     }
   }
 
-  void AddMessages(const std::vector<int32_t>& route, Bytes size, Nanos sent, Nanos left) {
-    for (int32_t l : route) {
-      least_.link_work[l] += graph_.micro_batches * graph_.TimeOn(l, size);
+  void AddMessages(const Route& route, Bytes size, Nanos slowest, Nanos sent, Nanos left) {
+    for (int32_t l : route.links) {
+      least_.link_work[l] += graph_.micro_batches * graph_.TimeOn(l, route, size, slowest);
       least_.link_left[l] = std::min(least_.link_left[l], left);
       first_sent_[l] = std::min(first_sent_[l], sent);
     }

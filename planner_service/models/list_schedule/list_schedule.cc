@@ -62,7 +62,7 @@ void ListScheduler::Prepare(Direction direction) {
         graph.micro_batches * (unit.forward + (unit.has_backward ? unit.backward : 0));
   }
   link_free_.assign(graph.cluster_links.size(), 0);
-  link_work_ = least_.link_work;
+  link_work_ = least_->link_work;
   events_.clear();
   passes_.clear();
 }
@@ -181,7 +181,7 @@ void ListScheduler::Start(int32_t unit, PassKind kind, Nanos now) {
     const bool forward = kind == PassKind::kForward;
     const int64_t others = graph_->micro_batches - next;
     TakesAtLeast(now + others * (end - now) +
-                 (forward ? least_.forward_left : least_.backward_left)[unit]);
+                 (forward ? least_->forward_left : least_->backward_left)[unit]);
   }
   if (kind == PassKind::kForward) device.used += u.kept;
   // The next decision on this device comes after the pass, so that its memory can be given back
@@ -223,13 +223,15 @@ void ListScheduler::Send(const TaskGraph::Link& link, PassKind kind, int32_t mic
     // Whether it uses the forward part of the link.
     const bool there = (kind == PassKind::kForward) != direction_.reversed;
     const Bytes size = there ? link.there_size : link.back_size;
-    for (int32_t l : there ? *link.there_route : *link.back_route) {
-      const Nanos time = graph_->TimeOn(l, size);
+    const Nanos slowest = there ? link.there_bytes : link.back_bytes;
+    const Route& route = there ? *link.there_route : *link.back_route;
+    for (int32_t l : route.links) {
+      const Nanos time = graph_->TimeOn(l, route, size, slowest);
       link_free_[l] = std::max(link_free_[l], end) + time;
       arrival = std::max(arrival, link_free_[l]);
       if (direction_.reversed) continue;
       link_work_[l] -= time;
-      TakesAtLeast(link_free_[l] + link_work_[l] + least_.link_left[l]);
+      TakesAtLeast(link_free_[l] + link_work_[l] + least_->link_left[l]);
     }
     arrival += there ? link.there_latency : link.back_latency;
   }
@@ -245,7 +247,7 @@ void ListScheduler::Send(const TaskGraph::Link& link, PassKind kind, int32_t mic
 
 void ListScheduler::Sweep(Direction direction, Nanos limit) {
   limit_ = limit;
-  bound_ = least_.step;
+  bound_ = least_->step;
   Prepare(direction);
   for (int32_t d = 0; d < graph_->devices; ++d) {
     if (graph_->device_units[d].empty()) continue;
@@ -260,7 +262,7 @@ void ListScheduler::Sweep(Direction direction, Nanos limit) {
     events_.pop_back();
     // A busy device decides when it is free: that is an event of its own.
     if (event.time < devices_[event.device].free) continue;
-    TakesAtLeast(event.time + devices_[event.device].work + least_.device_left[event.device]);
+    TakesAtLeast(event.time + devices_[event.device].work + least_->device_left[event.device]);
     if (Exceeds()) return;
     Decide(event.device, event.time);
   }
@@ -288,6 +290,12 @@ void ListScheduler::Improve(const ListRule& rule, ListResult& result) {
 
 ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool orders,
                               Nanos limit) {
+  SetLeastTimes(graph, rule.split, own_least_);
+  return Run(graph, own_least_, rule, orders, limit);
+}
+
+ListResult ListScheduler::Run(const TaskGraph& graph, const LeastTimes& least, const ListRule& rule,
+                              bool orders, Nanos limit) {
   ListResult result;
   graph_ = &graph;
   result.fits = true;
@@ -298,10 +306,10 @@ ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool
   }
   patience_ = rule.patience;
   work_ = 0;
-  SetLeastTimes(graph, rule.split, least_);
-  result.step_time = least_.step;
-  if (least_.step > limit) return result;
-  SetDueDates(graph, least_, rule, due_);
+  least_ = &least;
+  result.step_time = least.step;
+  if (least.step > limit) return result;
+  SetDueDates(graph, least, rule, due_);
   Sweep({false, rule.split}, rule.rounds > 0 ? kNever : limit);
   result.work = work_;
   result.step_time = bound_;

@@ -52,6 +52,9 @@ class ListScheduler {
   // is above `limit`, and nothing but `fits` holds besides.
   ListResult Run(const TaskGraph& graph, const ListRule& rule, bool orders,
                  Nanos limit = std::numeric_limits<Nanos>::max());
+  // As Run, who knows `least` of the graph and of rule.split already.
+  ListResult Run(const TaskGraph& graph, const LeastTimes& least, const ListRule& rule, bool orders,
+                 Nanos limit);
 
  private:
   struct Event {
@@ -123,7 +126,8 @@ class ListScheduler {
   Direction direction_;
   double patience_ = 0;
   int64_t work_ = 0;
-  LeastTimes least_;
+  LeastTimes own_least_;
+  const LeastTimes* least_ = nullptr;
   Nanos limit_ = 0, bound_ = 0;
   DueDates due_;
   Inputs activations_, gradients_;

@@ -1,7 +1,7 @@
 #include "planner_service/models/list_schedule/task_graph.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -159,17 +159,12 @@ class Builder {
       AddMessage(graph_.units[to], link);
       const Route& there = cluster.route(source, target);
       const Route& back = cluster.route(target, source);
-      const auto time = [&](const Route& route, Bytes bytes) {
-        Nanos longest = 0;
-        for (int32_t l : route.links) longest = std::max(longest, graph_.TimeOn(l, bytes));
-        return longest;
-      };
       link.there_latency = there.latency;
-      link.there_bytes = time(there, link.there_size);
-      link.there_route = &there.links;
+      link.there_bytes = TaskGraph::TransferTime(link.there_size, there.bytes_per_second);
+      link.there_route = &there;
       link.back_latency = back.latency;
-      link.back_bytes = time(back, link.back_size);
-      link.back_route = &back.links;
+      link.back_bytes = TaskGraph::TransferTime(link.back_size, back.bytes_per_second);
+      link.back_route = &back;
       TaskGraph::Unit& reader = graph_.units[to];
       reader.longest_in = std::max(reader.longest_in, link.there_latency + link.there_bytes);
       if (link.gradient) {
@@ -343,9 +338,33 @@ class Builder {
 
 }  // namespace
 
-Nanos TaskGraph::TimeOn(int32_t link, Bytes bytes) const {
-  return static_cast<Nanos>(
-      std::ceil(static_cast<double>(bytes) * 1e9 / cluster_links[link].bytes_per_second));
+double Promise(const TaskGraph& graph) {
+  std::vector<double> busy(graph.devices, 0);
+  std::vector<Nanos> tail(graph.devices, std::numeric_limits<Nanos>::max());  // The shortest.
+  std::vector<double> before(graph.units.size(), 0);  // The longest way that leads to a unit.
+  double longest = 0;
+  // Units are in topological order of their stages.
+  for (size_t u = 0; u < graph.units.size(); ++u) {
+    const TaskGraph::Unit& unit = graph.units[u];
+    const auto own = static_cast<double>(unit.forward + unit.backward);
+    busy[unit.device] += own;
+    tail[unit.device] = std::min(tail[unit.device], unit.tail);
+    const double end = before[u] + own;
+    longest = std::max(longest, end + static_cast<double>(unit.tail));
+    for (int32_t l = unit.out_begin; l < graph.out_end(static_cast<int32_t>(u)); ++l) {
+      const TaskGraph::Link& link = graph.links[l];
+      const Nanos messages =
+          link.there_latency + link.there_bytes + link.back_latency + link.back_bytes;
+      before[link.to] = std::max(before[link.to], end + static_cast<double>(messages));
+    }
+  }
+  double least = 0;
+  for (int32_t d = 0; d < graph.devices; ++d) {
+    if (busy[d] == 0) continue;
+    const double others = busy[d] * (graph.micro_batches - 1);
+    least = std::max(least, others + std::max(longest, busy[d] + static_cast<double>(tail[d])));
+  }
+  return least;
 }
 
 TaskGraph MakeTaskGraph(const OperatorCosts& costs, const Draft& draft, double memory_share) {

@@ -3,6 +3,7 @@
 // their number.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -47,8 +48,8 @@ struct TaskGraph {
     Nanos there_latency = 0, there_bytes = 0;  // Time of the two parts of a transfer alone.
     Nanos back_latency = 0, back_bytes = 0;
     Bytes there_size = 0, back_size = 0;
-    const std::vector<int32_t>* there_route = nullptr;  // Links of the cluster.
-    const std::vector<int32_t>* back_route = nullptr;
+    const Route* there_route = nullptr;
+    const Route* back_route = nullptr;
   };
   // Gradients of a stage that its replicas sum.
   struct Sum {
@@ -77,8 +78,14 @@ struct TaskGraph {
   std::span<const stagewright::Link> cluster_links;
 
   int32_t out_end(int32_t unit) const { return End(unit, &Unit::out_begin, links.size()); }
-  // What a message takes on one link of the cluster that is free.
-  Nanos TimeOn(int32_t link, Bytes bytes) const;
+  // What a message takes on one link of its route that is free; `slowest`, if that is the slowest.
+  Nanos TimeOn(int32_t link, const Route& route, Bytes bytes, Nanos slowest) const {
+    const double rate = cluster_links[link].bytes_per_second;
+    return rate == route.bytes_per_second ? slowest : TransferTime(bytes, rate);
+  }
+  static Nanos TransferTime(Bytes bytes, double bytes_per_second) {
+    return static_cast<Nanos>(std::ceil(static_cast<double>(bytes) * 1e9 / bytes_per_second));
+  }
   int32_t in_end(int32_t unit) const { return End(unit, &Unit::in_begin, links_in.size()); }
 
  private:
@@ -87,6 +94,10 @@ struct TaskGraph {
                                                          : static_cast<int32_t>(size);
   }
 };
+
+// About what a step takes, ns: the busiest device's passes and an update, or the longest way of one
+// micro-batch there and back behind its other passes. LeastTimes::step is less. O(units + links).
+double Promise(const TaskGraph& graph);
 
 // `memory_share` of each device's memory may be used. O(operators + reads + links).
 // REQUIRES: SortStages(draft) succeeded, and no stage has more devices than its micro-batch has

@@ -319,9 +319,8 @@ std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind, const SearchC
                    /*with_rest=*/wide_)) {
     if (part.Expired()) break;
     if (Passes(draft) > kMostPasses) continue;
-    const std::optional<Nanos> promise = local_search_.LeastTime(draft);
-    if (promise.has_value())
-      promising.emplace_back(static_cast<double>(*promise), std::move(draft));
+    const std::optional<double> promise = local_search_.Promise(draft);
+    if (promise.has_value()) promising.emplace_back(*promise, std::move(draft));
   }
   // What promises about the same in fewer passes comes first.
   const auto key = [&](const std::pair<double, Draft>& start) {

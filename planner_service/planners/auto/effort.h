@@ -17,7 +17,7 @@ inline int64_t WithEffort(const PlanOptions& options, int64_t work) {
 
 // The work of one answer where the options ask for no more: what keeps every problem within some
 // seconds. Problems whose budgets come to less have these.
-inline constexpr Nanos kMostWork = 4'600 * kMillisecond;
+inline constexpr Nanos kMostWork = 3'900 * kMillisecond;
 
 // The part of what a context may still spend.
 inline Nanos PartOfWork(const SearchContext& context, double part) {

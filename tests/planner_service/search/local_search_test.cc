@@ -125,8 +125,8 @@ TEST(LocalSearchTest, EveryResultKeepsTheOptionsAndIsAccepted) {
   }
 }
 
-// That is near the estimate where devices are mostly busy, and orders drafts.
-TEST(LocalSearchTest, KnowsWhatADraftTakesAtLeast) {
+// The promise of a draft is near its estimate where devices are mostly busy, and orders drafts.
+TEST(LocalSearchTest, WhatPromisesMoreIsEstimatedFaster) {
   const SearchCase c(testing::ProfiledChain(12, {1000, 2000, 0, 0, {}}),
                      *UniformPreset("uniform:2"), 64);
   const OperatorCosts costs(c.problem);
@@ -139,13 +139,13 @@ TEST(LocalSearchTest, KnowsWhatADraftTakesAtLeast) {
   uneven.stages = {{{0, 1}, {0}, false}, {{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {1}, false}};
   const std::optional<RatedDraft> rated = local_search.Rate(even, false);
   ASSERT_TRUE(rated.has_value());
-  const auto least = static_cast<double>(*local_search.LeastTime(even));
-  EXPECT_LE(least, static_cast<double>(rated->estimate));
-  EXPECT_GT(least, 0.8 * static_cast<double>(rated->estimate));
-  EXPECT_GT(static_cast<double>(*local_search.LeastTime(uneven)), 1.5 * least);
+  const double promise = *local_search.Promise(even);
+  EXPECT_LE(promise, static_cast<double>(rated->estimate));
+  EXPECT_GT(promise, 0.8 * static_cast<double>(rated->estimate));
+  EXPECT_GT(*local_search.Promise(uneven), 1.5 * promise);
   Draft cyclic;
   cyclic.stages = {{{0, 2}, {0}, false}, {{1, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {1}, false}};
-  EXPECT_FALSE(local_search.LeastTime(cyclic).has_value());
+  EXPECT_FALSE(local_search.Promise(cyclic).has_value());
 }
 
 TEST(LocalSearchTest, EqualSeedsGiveEqualDrafts) {

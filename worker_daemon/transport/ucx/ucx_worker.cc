@@ -52,11 +52,6 @@ constexpr Setting kTcpDefaults[] = {
     // twice, and stops the process for it, when the connection breaks in its middle.
     {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "inf"},
     {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64k"},
-    // Opening an endpoint only begins to connect; how that ends, progress tells. UCX 1.13 connects
-    // within the call otherwise, which hangs while the other host is silent; and where the peer
-    // ends just then, it discards the endpoint that it has handed out, on which an assertion stops
-    // the process.
-    {"UCX_TCP_CONN_NB", "CONN_NB", "y"},
     // How soon an idle connection notices that the other host is gone.
     {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "2s"},
     {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},

@@ -60,6 +60,19 @@ TEST(StartsTest, LightBranchesHaveSingleDevicesWhereAJoinUsesThoseOfOthers) {
               Contains("g b4 | 0-1@0,1 | 2-3@2,3 | 4-5@4,5 | 6@6 | 7@7 | 8@3,7"));
 }
 
+TEST(StartsTest, BranchesThatDevicesDoNotDivideArePacked) {
+  // Five branches and a join without work on four devices: the lightest branch needs two of them.
+  std::vector<Work> nodes(6, {5000, 10000, 0, 0, {}});
+  nodes[4] = {4000, 8000, 0, 0, {}};
+  nodes[5] = {0, 0, 0, 0, {0, 1, 2, 3, 4}};
+  const SearchCase c(testing::ProfiledGraph(nodes), *UniformPreset("uniform:4"), 12);
+  const std::string packed = "g b12 | 0@0 | 1@1 | 2@2 | 3@3 | 4@0,1 | 5@2";
+  EXPECT_THAT(Texts(c, {}, StrategyKind::kGraph), Contains(packed));
+  PlanOptions options;
+  options.allow_replicas = false;
+  EXPECT_THAT(Texts(c, options, StrategyKind::kGraph), ::testing::Not(Contains(packed)));
+}
+
 TEST(StartsTest, AChainOnAllDevicesIsCutIntoManySlices) {
   const SearchCase c(testing::ProfiledChain(16, {1000, 2000, 0, 0, {}}),
                      *UniformPreset("uniform:2"), 2);

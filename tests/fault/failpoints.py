@@ -175,6 +175,15 @@ def died_under(client: Submitting, group: PlannerGroup) -> str:
     return dead
 
 
+def await_role(group: PlannerGroup, address: str, roles: tuple[str, ...]) -> None:
+    """Who is armed writes as soon as it leads, and may die before it says so."""
+    wait_for(
+        lambda: group.role(address).startswith(roles) or group.planners[address].poll() is not None,
+        f"{address} to be {' or '.join(roles)}",
+        seen=lambda: group.log(address).read_text(),
+    )
+
+
 def walk_leaders(times: int) -> dict[str, int]:
     """Each leader dies at a step of its own. By point, how often."""
     steps = [(point, count) for count in range(1, times + 1) for point in LEADERS]
@@ -187,18 +196,14 @@ def walk_leaders(times: int) -> dict[str, int]:
             group.planners[address].terminate()
             group.planners[address].wait()
             group.start(address, next(arms))
-            wait_for(lambda address=address: group.role(address).startswith(("leading", "following")), "its role")
+            await_role(group, address, ("leading", "following"))
         client = Submitting(group)
         for _ in steps:
             wait_for(lambda: died_under(client, group), "a leader to die")
             dead = died_under(client, group)
             died[re.search(r"failpoint (\S+): crash", group.log(dead).read_text()[group.begun[dead] :]).group(1)] += 1
             other = next(address for address in group.planners if address != dead)
-            # It is armed: it must not be beaten to it, and may die before it says so.
-            wait_for(
-                lambda other=other: group.role(other) == "leading" or group.planners[other].poll() is not None,
-                "the other one to lead",
-            )
+            await_role(group, other, ("leading",))  # It is armed, and must not be beaten to it.
             group.start(dead, next(arms))
         wait_for(lambda: client.ask(group.await_leader()), "the last job")
         with grpc.insecure_channel(group.await_leader()) as channel:

@@ -285,6 +285,16 @@ std::string JobHarness::Submit(const v1::JobSpec& spec, const std::string& reque
   return job->name();
 }
 
+void JobHarness::HoldPlanning(const absl::Notification& go) {
+  absl::Notification busy;
+  CHECK(pool.Submit([&] {
+              busy.Notify();
+              go.WaitForNotification();
+            })
+            .ok());
+  busy.WaitForNotification();
+}
+
 int JobHarness::Heard(const std::string& worker, v1::ConnectResponse::MessageCase kind) {
   absl::MutexLock lock(&mutex_);
   const auto& heard = workers_[worker]->heard;

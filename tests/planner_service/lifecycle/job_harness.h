@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "tests/planner_service/jobs/recording_store.h"
@@ -75,6 +76,9 @@ class JobHarness {
   std::string Submit(const v1::JobSpec& spec, const std::string& request_id = "");
   // A page of jobs; with `token` the one that it names, and then the next one's.
   std::vector<v1::Job> List(int page_size = 0, std::string* token = nullptr) const;
+  // The only planning thread is busy from here on, as with a long search, until it is told to go
+  // on.
+  void HoldPlanning(const absl::Notification& go);
   // What `worker` heard of this kind.
   int Heard(const std::string& worker, v1::ConnectResponse::MessageCase kind);
   // What happened to the job, and to workers, of this kind.

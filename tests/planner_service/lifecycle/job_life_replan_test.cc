@@ -211,8 +211,8 @@ TEST_F(JobReplanTest, TakesTurnsWithJobsOfItsOwnerThatArePlanned) {
   Run();
   Steps(1, 10, 200 * kPass);
   for (const char* worker : {"c", "d"}) harness_->Connect(worker);
-  absl::Notification go, ended;  // Until `go` the only thread is busy.
-  ASSERT_TRUE(harness_->pool.Submit([&] { go.WaitForNotification(); }).ok());
+  absl::Notification go, ended;
+  harness_->HoldPlanning(go);
   v1::JobSpec spec = SmallSpec();
   spec.set_num_devices(1);
   spec.mutable_plan_options()->set_num_stages(1);
@@ -249,8 +249,7 @@ TEST_F(JobReplanTest, APlannerThatEndsWaitsForNoSearch) {
     return harness_->pool.queued() == count;
   };
   absl::Notification free;
-  ASSERT_TRUE(harness_->pool.Submit([&] { free.WaitForNotification(); }).ok());
-  EXPECT_TRUE(await_queued(0));
+  harness_->HoldPlanning(free);
   std::thread asks([&] { answer = Replan(true); });
   EXPECT_TRUE(await_queued(1));
   free.Notify();

@@ -252,8 +252,8 @@ TEST_F(JobQueueTest, OwnersOfOnePriorityTakeTurns) {
 
 TEST_F(JobQueueTest, OwnersTakeTurnsAtPlanning) {
   Connect({"a", "b", "c", "d"});
-  absl::Notification go;  // Until then the only thread is busy.
-  ASSERT_TRUE(harness_->pool.Submit([&] { go.WaitForNotification(); }).ok());
+  absl::Notification go;
+  harness_->HoldPlanning(go);
   std::vector<std::string> jobs;
   for (const char* owner : {"eve", "eve", "eve", "ada"}) jobs.push_back(Submit(0, 1, owner));
   go.Notify();
@@ -363,10 +363,8 @@ TEST_F(JobQueueTest, APreemptedJobKnowsHowManyDevicesItHadWhateverItWasPlannedFo
   EXPECT_EQ(Get(low).preempted_devices(), 2);
   // There are four again, but it cannot be planned for them.
   absl::Notification free;
-  const auto wait = [&free] { free.WaitForNotification(); };
-  EXPECT_TRUE(harness_->pool.Submit(wait).ok());
-  while (harness_->pool.queued() > 0) absl::SleepFor(absl::Milliseconds(1));
-  while (harness_->pool.Submit(wait).ok()) {
+  harness_->HoldPlanning(free);
+  while (harness_->pool.Submit([] {}).ok()) {
   }
   EXPECT_TRUE(harness_->jobs->Cancel(high).ok());
   harness_->Pump();

@@ -82,10 +82,6 @@ class PathChecksLifeTest : public ::testing::Test {
     *message.mutable_paths_checked() = answer;
     harness_.jobs->OnMessage(worker, message);
   }
-  // Keeps the only planning thread busy, as a long search does, until the end of the test.
-  void HoldPlanning() {
-    ASSERT_TRUE(harness_.pool.Submit([this] { release_.WaitForNotification(); }).ok());
-  }
 
   RecordingStore store_;
   absl::Notification release_;
@@ -93,7 +89,7 @@ class PathChecksLifeTest : public ::testing::Test {
 };
 
 TEST_F(PathChecksLifeTest, AJobWhosePathsAreWrongFailsWhileItsPlanIsSought) {
-  HoldPlanning();
+  harness_.HoldPlanning(release_);
   const std::string job = harness_.Submit(SmallSpec());
   EXPECT_EQ(harness_.Get(job).state(), v1::JOB_STATE_PLANNING);
   for (const char* worker : {"a", "b"})

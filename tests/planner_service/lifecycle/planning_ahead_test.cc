@@ -63,10 +63,6 @@ class PlanningAheadTest : public ::testing::Test {
     }
     EXPECT_EQ(searches_, count);
   }
-  // All that plan for those who wait are busy until the test ends.
-  void BlockPool() {
-    ASSERT_TRUE(harness_.pool.Submit([this] { free_.WaitForNotification(); }).ok());
-  }
   void Lose(const std::string& worker, const std::string& witness) {
     harness_.Disconnect(worker);
     v1::ConnectRequest failed;
@@ -94,7 +90,7 @@ class PlanningAheadTest : public ::testing::Test {
 
 TEST_F(PlanningAheadTest, AJobThatLosesAWorkerHasItsPlanAtOnce) {
   AwaitSearches(2);  // All losses leave devices that are alike.
-  BlockPool();
+  harness_.HoldPlanning(free_);
   Lose("b", "a");
   const v1::Job job = harness_.Get(job_);
   EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();

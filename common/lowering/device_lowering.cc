@@ -7,14 +7,14 @@
 namespace stagewright {
 namespace {
 
-std::vector<LanePass> LaneOf(const std::vector<Task>& tasks) {
+std::vector<LanePass> LaneOf(const Slots& slots, const std::vector<Task>& tasks) {
   std::vector<LanePass> lane;
   lane.reserve(tasks.size());
   for (const Task& task : tasks) {
     const LanePass::Kind kind = task.kind == ActionKind::kForward ? LanePass::Kind::kForward
                                 : MakesGradients(task.kind)       ? LanePass::Kind::kGradients
                                                                   : LanePass::Kind::kOther;
-    lane.push_back({kind, task.slot});
+    lane.push_back({kind, slots[task.slot].stage.value(), task.slot});
   }
   return lane;
 }
@@ -59,7 +59,7 @@ void DeviceLowering::WriteSection(const std::vector<Task>& tasks,
   section_ = &section;
   compute_index_.clear();
   std::fill(last_backward_.begin(), last_backward_.end(), -1);
-  post_after_ = context_.options.posting.PostAfter(LaneOf(tasks));
+  post_after_ = context_.options.posting.PostAfter(LaneOf(context_.slots, tasks));
   receives_.assign(tasks.size(), {});
   const auto n = static_cast<int32_t>(tasks.size());
   section.reserve(tasks.size() * 4);

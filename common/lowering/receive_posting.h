@@ -1,10 +1,11 @@
 // When a receive is posted: one rule for Lower, which writes it into programs, and for every search
 // that predicts what Lower will write.
 //
-// The receives of a pass are posted when the pass before it of the same direction starts: a slow
-// link is then busy with the next message while a pass runs, and a device holds at most that
-// message beyond those in use. They are posted at most `ahead` passes before the one that reads
-// them, and a gradient's not before the forward pass that it answers has ended.
+// The receives of a pass are posted when the pass before it of the same stage and direction starts:
+// a slow link is then busy with the next message while others' passes run, too, and a device holds
+// for each stage and direction at most that message beyond those in use. They are posted at most
+// `ahead` passes before the one that reads them, and a gradient's not before the forward pass that
+// it answers has ended.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +23,13 @@ struct LanePass {
     kOther,      // Recomputation or a weight half: reads no message.
   };
   Kind kind = Kind::kOther;
+  int32_t stage = 0;  // By any number that stages of the device do not share.
   int64_t work = 0;  // A number that a forward pass and the pass over its gradients have in common.
 };
 
 struct ReceivePosting {
   // How many passes before its reader a receive may be posted; at least 1.
-  int32_t ahead = 4;
+  int32_t ahead = 16;
 
   // How many passes before `reader` the pass lies at whose end its receives are posted, counted
   // back from 1. `passes` passes come before the reader, `before(i)` being the i-th of them counted
@@ -36,7 +38,7 @@ struct ReceivePosting {
   int32_t PassesBack(const LanePass& reader, int32_t passes, const Before& before) const {
     for (int32_t back = 1; back < ahead && back <= passes; ++back) {
       const LanePass other = before(back);
-      if (other.kind == reader.kind) return back + 1;
+      if (other.kind == reader.kind && other.stage == reader.stage) return back + 1;
       if (reader.kind == LanePass::Kind::kGradients && other.kind == LanePass::Kind::kForward &&
           other.work == reader.work)
         return back;

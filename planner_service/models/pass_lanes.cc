@@ -44,8 +44,8 @@ void PassLanes::FindPosts(std::optional<ReceivePosting> posting) {
     lane.clear();
     for (int32_t p = head; p >= 0; p = passes_[p].next) {
       positions.push_back(p);
-      lane.push_back(
-          LanePassOf(passes_[p].kind, SlotOf(passes_[p].unit, passes_[p].micro_batch, false)));
+      const Placed& pass = passes_[p];
+      lane.push_back(LanePassOf(pass.kind, pass.unit, SlotOf(pass.unit, pass.micro_batch, false)));
     }
     const std::vector<int32_t> index = posting->PostAfter(lane);
     for (size_t i = 0; i < index.size(); ++i) {

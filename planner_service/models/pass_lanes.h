@@ -23,10 +23,10 @@ enum class PassKind : uint8_t {
 inline constexpr size_t kPassKinds = 4;
 
 // The pass as the rule of posting sees it; `work` numbers its unit and micro-batch.
-inline LanePass LanePassOf(PassKind kind, int64_t work) {
-  if (kind == PassKind::kForward) return {LanePass::Kind::kForward, work};
-  if (kind == PassKind::kBackward) return {LanePass::Kind::kGradients, work};
-  return {LanePass::Kind::kOther, work};
+inline LanePass LanePassOf(PassKind kind, int32_t unit, int64_t work) {
+  if (kind == PassKind::kForward) return {LanePass::Kind::kForward, unit, work};
+  if (kind == PassKind::kBackward) return {LanePass::Kind::kGradients, unit, work};
+  return {LanePass::Kind::kOther, unit, work};
 }
 
 struct UnitPass {

@@ -92,7 +92,7 @@ Nanos ListScheduler::Posted(int32_t unit, PassKind kind, int32_t micro_batch) co
     return back <= again ? LanePass() : past[past.size() - (back - again)].pass;
   };
   const int32_t back =
-      posting_.PassesBack(LanePassOf(kind, WorkOf(unit, micro_batch)), passes, before);
+      posting_.PassesBack(LanePassOf(kind, unit, WorkOf(unit, micro_batch)), passes, before);
   if (back > passes) return 0;
   if (back <= again) return (past.empty() ? 0 : past.back().end) + u.forward;
   return past[past.size() - (back - again)].end;
@@ -193,7 +193,7 @@ void ListScheduler::Start(int32_t unit, PassKind kind, Nanos now) {
   passes_.push_back({unit, kind, micro_batch, whole, now, end});
   if (kind == PassKind::kBackward && u.recompute && !direction_.reversed)
     device.past.push_back({LanePass(), now + u.forward});
-  device.past.push_back({LanePassOf(kind, WorkOf(unit, micro_batch)), end});
+  device.past.push_back({LanePassOf(kind, unit, WorkOf(unit, micro_batch)), end});
   device.free = end;
   device.work -= end - now;
   Wake(u.device, end);

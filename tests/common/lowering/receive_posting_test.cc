@@ -11,15 +11,17 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// "F0 B0 .1": forward and backward pass of work 0, another pass of work 1.
+// "F0 B0 .1 f2": forward and backward pass of work 0, another pass of work 1, a forward pass of
+// another stage.
 std::vector<LanePass> Lane(std::string_view text) {
   std::vector<LanePass> lane;
   for (size_t i = 0; i + 1 < text.size(); ++i) {
     if (std::isdigit(static_cast<unsigned char>(text[i + 1])) == 0) continue;
-    const LanePass::Kind kind = text[i] == 'F'   ? LanePass::Kind::kForward
-                                : text[i] == 'B' ? LanePass::Kind::kGradients
-                                                 : LanePass::Kind::kOther;
-    lane.push_back({kind, text[i + 1] - '0'});
+    const auto letter = static_cast<unsigned char>(text[i]);
+    const LanePass::Kind kind = std::toupper(letter) == 'F'   ? LanePass::Kind::kForward
+                                : std::toupper(letter) == 'B' ? LanePass::Kind::kGradients
+                                                              : LanePass::Kind::kOther;
+    lane.push_back({kind, std::islower(letter) == 0 ? 0 : 1, text[i + 1] - '0'});
   }
   return lane;
 }
@@ -28,6 +30,13 @@ TEST(ReceivePosting, IsWhenThePassBeforeOfTheSameDirectionStarts) {
   EXPECT_THAT(ReceivePosting().PostAfter(Lane("F0 F1 F2 F3 F4")), ElementsAre(-1, -1, 0, 1, 2));
   EXPECT_THAT(ReceivePosting().PostAfter(Lane("F0 F1 B0 F2 B1 F3 B2")),
               ElementsAre(-1, -1, 0, 0, 1, 2, 3));
+}
+
+TEST(ReceivePosting, DoesNotWaitForPassesOfOtherStages) {
+  EXPECT_THAT(ReceivePosting().PostAfter(Lane("F0 f5 F1 f6 F2 f7")),
+              ElementsAre(-1, -1, -1, 0, 1, 2));
+  EXPECT_THAT(ReceivePosting().PostAfter(Lane("F0 f5 b5 F1 f6 b6 B0 B1")),
+              ElementsAre(-1, -1, 1, -1, 0, 4, 0, 5));
 }
 
 TEST(ReceivePosting, OfAGradientIsNotBeforeTheForwardPassThatItAnswers) {
@@ -44,7 +53,7 @@ TEST(ReceivePosting, IsAtMostSoManyPassesAhead) {
 }
 
 TEST(ReceivePosting, PassesWithoutMessagesCountAndReceiveNothing) {
-  EXPECT_THAT(ReceivePosting().PostAfter(Lane("F0 F1 F2 F3 .0 .1 .2 B0")),
+  EXPECT_THAT(ReceivePosting{4}.PostAfter(Lane("F0 F1 F2 F3 .0 .1 .2 B0")),
               ElementsAre(-1, -1, 0, 1, -1, -1, -1, 3));
 }
 

@@ -200,47 +200,60 @@ void ListScheduler::Start(int32_t unit, PassKind kind, Nanos now) {
   if (kind != PassKind::kWeight) Deliver(unit, kind, micro_batch, end);
 }
 
-void ListScheduler::Deliver(int32_t unit, PassKind kind, int32_t micro_batch, Nanos end) {
+// Calls visit(link) for each message that a pass sends when it ends.
+template <typename Visit>
+void ListScheduler::ForMessages(int32_t unit, PassKind kind, const Visit& visit) const {
   if (kind == PassKind::kForward) {
     for (int32_t l = graph_->units[unit].out_begin; l < graph_->out_end(unit); ++l) {
       const TaskGraph::Link& link = graph_->links[l];
-      if (!direction_.reversed || link.gradient) Send(link, kind, micro_batch, end);
+      if (!direction_.reversed || link.gradient) visit(link);
     }
     return;
   }
   for (int32_t i = graph_->units[unit].in_begin; i < graph_->in_end(unit); ++i) {
     const TaskGraph::Link& link = graph_->links[graph_->links_in[i]];
-    if (direction_.reversed || link.gradient) Send(link, kind, micro_batch, end);
+    if (direction_.reversed || link.gradient) visit(link);
   }
 }
 
-// What a pass sends when it ends, and wakes the reader when that was the last it waited for.
-void ListScheduler::Send(const TaskGraph::Link& link, PassKind kind, int32_t micro_batch,
-                         Nanos end) {
-  ++work_;
-  Nanos arrival = end;
-  if (!link.local) {
-    // Whether it uses the forward part of the link.
-    const bool there = (kind == PassKind::kForward) != direction_.reversed;
-    const Bytes size = there ? link.there_size : link.back_size;
-    const Nanos slowest = there ? link.there_bytes : link.back_bytes;
-    const Route& route = there ? *link.there_route : *link.back_route;
-    for (int32_t l : route.links) {
-      const Nanos time = graph_->TimeOn(l, route, size, slowest);
-      link_free_[l] = std::max(link_free_[l], end) + time;
-      arrival = std::max(arrival, link_free_[l]);
-      if (direction_.reversed) continue;
-      link_work_[l] -= time;
-      TakesAtLeast(link_free_[l] + link_work_[l] + least_->link_left[l]);
+// All messages of a pass share their links until these have carried all of them.
+void ListScheduler::Deliver(int32_t unit, PassKind kind, int32_t micro_batch, Nanos end) {
+  // Whether they use the forward part of a link.
+  const bool there = (kind == PassKind::kForward) != direction_.reversed;
+  ForMessages(unit, kind, [&](const TaskGraph::Link& link) { Occupy(link, there, end); });
+  ForMessages(unit, kind, [&](const TaskGraph::Link& link) {
+    Nanos arrival = end;
+    if (!link.local) {
+      const Route& route = there ? *link.there_route : *link.back_route;
+      for (int32_t l : route.links) arrival = std::max(arrival, link_free_[l]);
+      arrival += there ? link.there_latency : link.back_latency;
     }
-    arrival += there ? link.there_latency : link.back_latency;
+    Arrive(kind == PassKind::kForward ? link.to : link.from, kind, micro_batch, arrival);
+  });
+}
+
+void ListScheduler::Occupy(const TaskGraph::Link& link, bool there, Nanos begin) {
+  ++work_;
+  if (link.local) return;
+  const Bytes size = there ? link.there_size : link.back_size;
+  const Nanos slowest = there ? link.there_bytes : link.back_bytes;
+  const Route& route = there ? *link.there_route : *link.back_route;
+  for (int32_t l : route.links) {
+    const Nanos time = graph_->TimeOn(l, route, size, slowest);
+    link_free_[l] = std::max(link_free_[l], begin) + time;
+    if (direction_.reversed) continue;
+    link_work_[l] -= time;
+    TakesAtLeast(link_free_[l] + link_work_[l] + least_->link_left[l]);
   }
-  const int32_t to = kind == PassKind::kForward ? link.to : link.from;
+}
+
+// Wakes the reader of a message if that was the last it waited for.
+void ListScheduler::Arrive(int32_t unit, PassKind kind, int32_t micro_batch, Nanos arrival) {
   Inputs& inputs = kind == PassKind::kForward ? activations_ : gradients_;
-  Nanos& ready = inputs.ready(to, micro_batch);
+  Nanos& ready = inputs.ready(unit, micro_batch);
   ready = std::max(ready, arrival);
-  if (--inputs.missing(to, micro_batch) > 0) return;
-  const int32_t device = graph_->units[to].device;
+  if (--inputs.missing(unit, micro_batch) > 0) return;
+  const int32_t device = graph_->units[unit].device;
   if (ready < devices_[device].free) return;  // It is busy then, and decides when it is free.
   Wake(device, ready);
 }

@@ -17,8 +17,9 @@
 // still pass through all units of the device. So the oldest micro-batch of the step can always
 // advance, and no schedule deadlocks.
 //
-// Every link of a message's route carries one message at a time here, in the order in which they
-// become ready; the simulator, which judges, shares them.
+// Every link of a message's route carries the messages of one pass at a time here, in the order in
+// which the passes start, and these arrive together; the simulator, which judges, shares it among
+// all.
 #pragma once
 
 #include <algorithm>
@@ -109,7 +110,10 @@ class ListScheduler {
   void ForCandidates(int32_t device, Nanos now, const Consider& consider) const;
   void Start(int32_t unit, PassKind kind, Nanos now);
   void Deliver(int32_t unit, PassKind kind, int32_t micro_batch, Nanos end);
-  void Send(const TaskGraph::Link& link, PassKind kind, int32_t micro_batch, Nanos end);
+  template <typename Visit>
+  void ForMessages(int32_t unit, PassKind kind, const Visit& visit) const;
+  void Occupy(const TaskGraph::Link& link, bool there, Nanos begin);
+  void Arrive(int32_t unit, PassKind kind, int32_t micro_batch, Nanos arrival);
   void Wake(int32_t device, Nanos time);
   Reserve ReserveOn(int32_t device) const;
   Nanos Posted(int32_t unit, PassKind kind, int32_t micro_batch) const;

@@ -126,6 +126,7 @@ class RunningDaemon : public Daemon {
     PlannerLink::Callbacks callbacks;
     callbacks.registration = [this] { return Registration(); };
     callbacks.on_message = [this](const v1::ConnectResponse& message) { OnMessage(message); };
+    callbacks.on_lacking_steps = [this](const std::string& job) { RepeatSteps(job); };
     callbacks.on_connected = [this](bool connected) { OnConnected(connected); };
     ASSIGN_OR_RETURN(link_, PlannerLink::Open(options_.planner, options_.security, &outbox_,
                                               std::move(callbacks)));
@@ -187,6 +188,11 @@ class RunningDaemon : public Daemon {
     }
     for (const auto& [job, run] : runs_) run->RepeatLastReport();
     if (leave_.has_leave()) outbox_.Push(leave_);
+  }
+
+  void RepeatSteps(const std::string& job) {
+    absl::MutexLock lock(&mutex_);
+    if (const auto run = runs_.find(job); run != runs_.end()) run->second->RepeatSteps();
   }
 
   std::optional<OfferedDevice> FindDevice(const std::string& name) const {

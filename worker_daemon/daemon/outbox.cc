@@ -45,13 +45,14 @@ void Outbox::Push(v1::ConnectRequest message) {
     const auto replaced = [&](const v1::ConnectRequest& old) {
       return Replaceable(old) && SameSource(old.progress(), message.progress());
     };
-    messages_.erase(std::remove_if(messages_.begin(), messages_.end(), replaced), messages_.end());
+    if (std::erase_if(messages_, replaced) > 0) lacking_.insert(message.progress().job());
   }
   if (message.has_steps_so_far()) {
+    lacking_.erase(message.steps_so_far().job());
     const auto older = [&](const v1::ConnectRequest& old) {
       return old.has_steps_so_far() && old.steps_so_far().job() == message.steps_so_far().job();
     };
-    messages_.erase(std::remove_if(messages_.begin(), messages_.end(), older), messages_.end());
+    std::erase_if(messages_, older);
     messages_.push_front(std::move(message));
     return;
   }
@@ -109,6 +110,12 @@ std::optional<v1::ConnectRequest> Outbox::Pop(absl::Duration wait) {
                    this),
                std::min(end, logs_.due()));
   }
+}
+
+std::set<std::string> Outbox::LackingSteps() {
+  absl::MutexLock lock(&mutex_);
+  if (messages_.size() > kBound / 2) return {};
+  return std::exchange(lacking_, {});
 }
 
 void Outbox::Forget(const std::string& job, int64_t generation) {

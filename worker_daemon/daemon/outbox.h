@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/synchronization/mutex.h"
@@ -33,6 +34,9 @@ class Outbox {
   // The next message, or nothing after `wait`, or after Wake.
   std::optional<v1::ConnectRequest> Pop(absl::Duration wait);
   void Wake();
+  // Jobs whose progress was replaced since their steps so far were pushed last, or since they were
+  // named here: the planner lacks steps of theirs. None as long as much waits.
+  std::set<std::string> LackingSteps();
   // Drops the progress of runs of the job that have ended: those of this generation and older.
   void Forget(const std::string& job, int64_t generation);
   size_t size() const;
@@ -46,6 +50,7 @@ class Outbox {
   LogTails logs_ ABSL_GUARDED_BY(mutex_);
   bool told_ ABSL_GUARDED_BY(mutex_) = false;             // Something was logged since Pop looked.
   bool told_before_end_ ABSL_GUARDED_BY(mutex_) = false;  // Before the message in front.
+  std::set<std::string> lacking_ ABSL_GUARDED_BY(mutex_);
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

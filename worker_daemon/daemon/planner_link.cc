@@ -132,6 +132,8 @@ void PlannerLink::WriteLoop(Stream* stream, std::atomic<bool>* ended) {
       if (message.has_value()) outbox_->PushFront(*std::move(message));
       return;
     }
+    if (callbacks_.on_lacking_steps == nullptr) continue;
+    for (const std::string& job : outbox_->LackingSteps()) callbacks_.on_lacking_steps(job);
   }
 }
 

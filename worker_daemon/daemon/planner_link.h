@@ -26,6 +26,9 @@ class PlannerLink {
     std::function<void(const v1::ConnectResponse&)> on_message;
     // The stream is up (true: registered) or down.
     std::function<void(bool)> on_connected;
+    // The planner lacks steps of the job: there were more than could be sent. Called on a thread of
+    // the link, and only if set.
+    std::function<void(const std::string& job)> on_lacking_steps = nullptr;
   };
 
   // Errors of OpenChannel. Connects on a thread of its own.

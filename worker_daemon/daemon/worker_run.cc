@@ -105,11 +105,13 @@ bool WorkerRun::IsAborted() {
   return !aborted_.ok();
 }
 
+void WorkerRun::RepeatSteps() {
+  absl::MutexLock lock(&mutex_);
+  if (!steps_.empty()) report_(StepsSoFar());
+}
+
 void WorkerRun::RepeatLastReport() {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!steps_.empty()) report_(StepsSoFar());
-  }
+  RepeatSteps();
   checkpoints_.RepeatShares();
   absl::MutexLock lock(&mutex_);
   if (last_report_.has_value()) report_(*last_report_);

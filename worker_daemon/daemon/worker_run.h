@@ -71,8 +71,8 @@ class WorkerRun {
   void WriteManifest(const v1::WriteManifest& message);
   void Abort(const std::string& reason);
 
-  // The planner may have missed what was told while the stream was down: tells it the steps so far,
-  // the newest shares of checkpoints and its last report again.
+  // Tells the planner again what it may have missed: the steps so far; these, shares, last report.
+  void RepeatSteps();
   void RepeatLastReport();
 
  private:

@@ -1,5 +1,6 @@
 #include "worker_daemon/daemon/outbox.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -72,6 +73,30 @@ TEST(Outbox, TheStepsSoFarGoBeforeThoseThatCameLater) {
   outbox.Push(steps);
   EXPECT_TRUE(outbox.Pop(absl::ZeroDuration())->has_steps_so_far());
   EXPECT_TRUE(outbox.Pop(absl::ZeroDuration())->has_progress());
+}
+
+// Steps that were left out are asked for once little waits, and once; those so far have them.
+TEST(Outbox, NamesJobsThatLackSteps) {
+  Outbox outbox;
+  const auto push = [&](const std::string& job, size_t steps) {
+    for (size_t step = 1; step <= steps; ++step) outbox.Push(ProgressOf(job, 1, 0, step));
+  };
+  push("jobs/1", Outbox::kBound);
+  EXPECT_TRUE(outbox.LackingSteps().empty());
+  push("jobs/2", 2);  // The second takes the place of the first.
+  while (outbox.size() > Outbox::kBound / 2) {
+    EXPECT_TRUE(outbox.LackingSteps().empty());
+    outbox.Pop(absl::ZeroDuration());
+  }
+  EXPECT_THAT(outbox.LackingSteps(), ::testing::ElementsAre("jobs/2"));
+  EXPECT_TRUE(outbox.LackingSteps().empty());
+  push("jobs/1", 2 * Outbox::kBound);
+  v1::ConnectRequest steps;
+  steps.mutable_steps_so_far()->set_job("jobs/1");
+  outbox.Push(steps);
+  while (outbox.Pop(absl::ZeroDuration()).has_value()) {
+  }
+  EXPECT_TRUE(outbox.LackingSteps().empty());
 }
 
 TEST(Outbox, ForgetsRunsThatEnded) {

@@ -125,6 +125,25 @@ TEST(PlannerLinkTest, LinesThatMayBeLostWithAStreamGoWithTheNextOne) {
   }
 }
 
+TEST(PlannerLinkTest, SaysWhoseStepsWereMoreThanCouldBeSent) {
+  BreakingPlanner planner;
+  Outbox outbox;
+  v1::ConnectRequest progress;
+  progress.mutable_progress()->set_job("jobs/1");
+  progress.mutable_progress()->add_devices();
+  for (size_t step = 0; step < 2 * Outbox::kBound; ++step) outbox.Push(progress);
+  absl::Notification said;
+  const auto lacks = [&](const std::string& job) {
+    EXPECT_EQ(job, "jobs/1");
+    said.Notify();
+  };
+  auto link = PlannerLink::Open(
+      planner.address(), ChannelSecurity(), &outbox,
+      {[] { return v1::Register(); }, [](const v1::ConnectResponse&) {}, [](bool) {}, lacks});
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_TRUE(said.WaitForNotificationWithTimeout(absl::Seconds(60)));
+}
+
 TEST(PlannerLinkTest, SaysWhatToLookAtWhereNoPlannerAnswers) {
   std::string warning;
   absl::Notification warned;

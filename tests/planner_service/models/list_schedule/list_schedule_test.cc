@@ -10,6 +10,7 @@
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/search/local_search.h"
 #include "tests/planner_service/models/list_schedule/random_task_graphs.h"
+#include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
@@ -136,6 +137,24 @@ TEST(ListScheduleTest, FollowsTheRuleOfPosting) {
     }
     EXPECT_GT(static_cast<double>(times.front()), 1.1 * static_cast<double>(times.back()));
   }
+}
+
+TEST(ListScheduleTest, MessagesOfOnePassShareItsLinks) {
+  // Two stages read from one, the first of them for longer: it waits for both messages to be there.
+  std::vector<Work> nodes(3, {100000, 200000, 100000, 0, {}});
+  nodes[1] = {400000, 800000, 0, 0, {0}};
+  nodes[2] = {100000, 200000, 0, 0, {0}};
+  const SearchCase c(testing::ProfiledGraph(nodes), testing::FlatCluster(3), 1);
+  const OperatorCosts costs(c.problem);
+  Draft draft = OnePerStage(c.problem);
+  ASSERT_TRUE(SortStages(c.operators.dag(), draft));
+  const TaskGraph graph = MakeTaskGraph(costs, draft, 1);
+  ListScheduler scheduler;
+  const ListResult result = scheduler.Run(graph, {ListRule::Due::kTail, 1, 1, false, 0, 0}, true);
+  const auto evaluation = Simulated(c.problem, draft, result.orders);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_EQ(result.step_time, evaluation->iteration_time);
+  EXPECT_EQ(result.step_time, 100000 + 2 * 100000 + 400000 + 800000 + 100000 + 200000);
 }
 
 TEST(ListScheduleTest, AShortStageThatAllWaitForGoesFirst) {
